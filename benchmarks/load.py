@@ -58,8 +58,8 @@ def rating_text(path: Path, scratch: Path) -> tuple[Path, str, int]:
     from cfnade.data.readers.files import open_source
 
     source = open_source(path)
-    names = [n for n in source.names() if n.endswith(("ratings.dat", "ratings.csv", "u.data"))]
-    names = names or [n for n in source.names() if "combined_data" in n]
+    names = [n for n in source.names if n.endswith(("ratings.dat", "ratings.csv", "u.data"))]
+    names = names or [n for n in source.names if "combined_data" in n]
     plain = source.plain_path(names[0]) if len(names) == 1 else None
     if plain is None:
         plain = scratch / "ratings.txt"

@@ -59,18 +59,18 @@ from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.exceptions import CfnadeError
-from cfnade.fitting import EpochLines
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.warmup import compile_kernels
 from cfnade.recipes import (
     Recipe,
     default_recipe,
     load_recipe,
-    member_kinds,
     recipe_names,
 )
-from cfnade.training.plan import further_member_plans
-from cfnade.training.run import train
+from cfnade.training.callbacks import PrintCallback
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 _ROOT = Path(__file__).resolve().parents[1]
 _Made = TypeVar("_Made")
@@ -83,17 +83,10 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
     """
     alone = replace(parts, fold_in=parts.fold_in.select(np.zeros(len(parts.fold_in), bool)))
     start = Seconds.now()
-    trained = train(
-        alone,
-        side=member_kinds(chosen.side)[0],
-        architecture=chosen.model,
-        settings=chosen.training,
-        beside=further_member_plans(chosen.side, chosen.training.seed),
-        threads=threads,
-        reporter=EpochLines(),
-    )
+    plan = plan_side(chosen.side, chosen.model, chosen.training)
+    trained = train(alone, plan, RunOptions(n_threads=threads, callbacks=[PrintCallback()]))
     fit = Seconds.now().since(start)
-    predictor = Predictor(trained.fitted)
+    predictor = Predictor(trained.model)
     start = Seconds.now()
     chances = [one_by_one(predictor, questions) for questions in test.questions]
     each = Seconds.now().since(start, sum(questions.people for questions in test.questions))
@@ -102,7 +95,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
         "recipe": chosen.name,
         "model": chosen.model,
         "training": chosen.training.to_dict(),
-        **{name: trained.fitted.facts[name] for name in ("epochs", "best_epoch", "valid")},
+        **{name: trained.model.facts[name] for name in ("epochs", "best_epoch", "valid")},
     }
     return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
 

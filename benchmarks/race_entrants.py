@@ -13,13 +13,17 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from cfnade.training.callbacks import Callback
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
 
 ENOUGH = 100_000  # passes or samples: the watch ends the race
 PATIENCE = 40  # scores without a better one
@@ -68,7 +72,7 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
     from dataclasses import replace
 
     from cfnade.recipes import load_recipe
-    from cfnade.training.run import train
+    from cfnade.training.train import train
 
     # What train() takes for validation is only scored here: the run is thrown away.
     split, few = _loaded(job, watch)
@@ -76,27 +80,24 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
     found = load_recipe(own.pop("recipe"))
     model = found.model | {"hidden": own.pop("hidden", found.model["hidden"])}
     settings = replace(found.training, **own, passes=1, epochs=ENOUGH, seed=job["seed"])
-    train(few, side=found.side, architecture=model, settings=replace(settings, epochs=1))
+    train(few, plan_side(found.side, model, replace(settings, epochs=1)))
     watch.prepared()
 
-    class Scored:
-        def step(self, done: float, cost: float) -> None:
-            del cost
-            if done >= 1.0:
+    class Scored(Callback):
+        def on_step_end(self, stage: Any, progress: float, cost: float | None) -> None:
+            del stage, cost
+            if progress == int(progress):
                 watch.stop()
 
-        def epoch(self, record: dict[str, Any]) -> None:
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
             if watch.score(record["valid_rmse"]):
                 raise EndError
             watch.start()
 
     train(
         split,
-        side=found.side,
-        architecture=model,
-        settings=settings,
-        threads=job["threads"],
-        reporter=Scored(),
+        plan_side(found.side, model, settings),
+        RunOptions(n_threads=job["threads"], callbacks=[Scored()]),
     )
 
 
@@ -105,20 +106,20 @@ def made(job: dict[str, Any], watch: Watch) -> None:
     from dataclasses import replace
 
     from cfnade.evaluation.evaluate import evaluate
-    from cfnade.training.run import train
+    from cfnade.training.train import train
 
     split, few = _loaded(job, watch)
     fields = dict(job["settings"])
-    how: dict[str, Any] = {"side": fields.pop("side"), "threads": job["threads"]}
+    plan, options = plan_side(fields.pop("side"), fields), RunOptions(n_threads=job["threads"])
     asked = split.valid
     if job["part"] == "test":
         nothing = asked.select(np.empty(0, np.int64))
         split, few = (replace(one, valid=nothing) for one in (split, few))
-    train(few, architecture=fields, **how)
+    train(few, plan, options)
     watch.prepared()
-    trained = train(split, architecture=fields, **how)
+    trained = train(split, plan, options)
     watch.stop()
-    watch.score(evaluate(trained.fitted, asked).rmse)
+    watch.score(evaluate(trained.model, asked).rmse)
 
 
 def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:

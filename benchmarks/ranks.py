@@ -44,8 +44,8 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.distributed.partition import ColumnPartition
-    from cfnade.distributed.shards import owner_of
     from cfnade.distributed.rank_data import RankData, RankRatings, nameless
+    from cfnade.distributed.shards import owner_of
     from cfnade.kernels.row_splits import WholeRows
 
     rows = ratings.rows(axis)
@@ -76,7 +76,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
 def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
     from cfnade.components import new_member
     from cfnade.config import TrainingConfig
-    from cfnade.training.steps import stepper_of
+    from cfnade.training.steps import make_stepper
 
     axis, fields, settings = SHAPES[name]
     how = TrainingConfig(**settings)
@@ -86,7 +86,7 @@ def stepper_on(group: Any, ratings: Any, name: str) -> tuple[Any, int]:
         owned = part_of(group, ratings, axis)
         part, own = {axis: owned.part}, owned.ratings
     member = new_member((axis,), own, fields, how, part)
-    return stepper_of(member, own, fields, how, device="cpu", threads=1), len(ratings.rows(axis))
+    return make_stepper(member, own, fields, how, device="cpu", threads=1), len(ratings.rows(axis))
 
 
 def steps(stepper: Any, rows: int, first: int, count: int) -> list[tuple[float, float]]:

@@ -20,15 +20,19 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
-from cfnade.cli.show import TrainingView, bars, show_recommendations
+from cfnade.cli.progress import TrainingView
+from cfnade.cli.show import bars, show_recommendations
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.inference.predictor import Predictor
 from cfnade.recipes import load_recipe
+from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 PUBLISHED = [  # test RMSE on random 90/10 splits of MovieLens 1M, without time, from the papers
     ("PMF", 0.883),
@@ -79,13 +83,14 @@ def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> A
     with TrainingView([chosen.side], [chosen.training.epochs], out, []) as view:
         fitted = train(
             parts,
-            side=chosen.side,
-            architecture=chosen.model,
-            settings=chosen.training,
-            lists=implicit_plan(parts.train) if lists else None,
-            reporter=view,
-            say=console.print,
-        ).fitted
+            plan_side(
+                chosen.side,
+                chosen.model,
+                chosen.training,
+                implicit=implicit_plan(parts.train) if lists else None,
+            ),
+            RunOptions(callbacks=[view, MessageCallback(console.print)]),
+        ).model
     checkpoint.save(fitted, out)
     return fitted
 

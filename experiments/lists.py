@@ -30,8 +30,11 @@ import cfnade
 from benchmarks.common import machine
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit import ImplicitComponent, InteractionModel, InteractionRows
+from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train_picks
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.train import train
 from cfnade_baselines.listers import make_lister
 from cfnade_baselines.listers.blend import FittedBlend
 from cfnade_baselines.listers.likes import Likes
@@ -91,7 +94,11 @@ def people(threads: int) -> dict[str, Any]:
         split = cfnade.load_split("ml-1m", f"liang:{HELD}:{seed}", min_rating=LEAST)
         parts = list_parts(split)
         began = time.monotonic()
-        fitted = train_picks(split, implicit_plan(split.train, seed=0), threads=threads).fitted
+        fitted = train(
+            split,
+            TrainingPlan(implicit=implicit_plan(split.train, seed=0)),
+            RunOptions(n_threads=threads),
+        ).model
         seconds = {"cfnade": time.monotonic() - began}
         found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}
         found |= _components_alone(fitted, parts.test)
@@ -217,9 +224,11 @@ def netflix(threads: int) -> dict[str, Any]:
     began = time.monotonic()
     split = cfnade.load_split("netflix", "liang:40000", min_rating=LEAST)
     read = time.monotonic() - began
-    fitted = train_picks(
-        split, implicit_plan(split.train, seed=0), threads=threads, say=print
-    ).fitted
+    fitted = train(
+        split,
+        TrainingPlan(implicit=implicit_plan(split.train, seed=0)),
+        RunOptions(n_threads=threads, callbacks=[MessageCallback(print)]),
+    ).model
     trained = time.monotonic() - began
     parts = list_parts(split)
     found = {"cfnade": score_lists(_scores_of(fitted), parts.test)}

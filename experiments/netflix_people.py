@@ -36,9 +36,11 @@ from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.rating_metrics import nll, rmse
-from cfnade.fitting import EpochLines
 from cfnade.inference.predictor import Predictor
-from cfnade.training.run import train
+from cfnade.training.callbacks import PrintCallback
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 from cfnade.utils.files import write_text
 from experiments.one import commit
 
@@ -152,13 +154,10 @@ def main() -> None:
     made_by, began, busy = commit(), time.perf_counter(), time.process_time()
     trained = train(
         parts,
-        side="user",
-        architecture=plan["model"],
-        settings=TrainingConfig.from_dict(plan["training"]),
-        threads=given.threads,
-        reporter=EpochLines(),
+        plan_side("user", plan["model"], TrainingConfig.from_dict(plan["training"])),
+        RunOptions(n_threads=given.threads, callbacks=[PrintCallback()]),
     )
-    facts = trained.fitted.facts
+    facts = trained.model.facts
     record: dict[str, Any] = {
         "name": given.name,
         **plan,
@@ -169,12 +168,12 @@ def main() -> None:
         "valid": facts["valid"],
         "epochs": facts["epochs"],
         "best_epoch": facts["best_epoch"],
-        "held_out": held.scores(Predictor(trained.fitted)),
+        "held_out": held.scores(Predictor(trained.model)),
         "means": held.means(parts.train),
         "asked": len(held.asked),
     }
     if given.share == 1:
-        record["test"] = evaluate(trained.fitted, parts.test).as_dict()
+        record["test"] = evaluate(trained.model, parts.test).as_dict()
         record["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         RESULTS.mkdir(parents=True, exist_ok=True)
         write_text(RESULTS / f"{given.name}.json", json.dumps(record, indent=1) + "\n")

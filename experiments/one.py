@@ -23,9 +23,10 @@ from cfnade.data.load import load_split
 from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.recipes import default_recipe
-from cfnade.training.loop import Saving
-from cfnade.training.run import Plan, Trained, train
-from cfnade.training.state import NAME
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import MemberPlan, TrainingPlan, plan_side
+from cfnade.training.state import NAME, StateStore
+from cfnade.training.train import TrainingResult, train
 from experiments.plan import Configuration
 from experiments.variants import variant
 
@@ -55,18 +56,18 @@ def score(
         parts = replace(parts, train=parts.train.concat(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads, state)
     began = time.perf_counter()
-    test = evaluate(trained.fitted, parts.test, unseen=configuration.unseen).as_dict()
+    test = evaluate(trained.model, parts.test, unseen=configuration.unseen).as_dict()
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
     if configuration.members > 1 or configuration.beside:
-        first = trained.fitted.members[: configuration.members]  # those of the first kind
-        alone = [replace(trained.fitted, answering=(one,), shares=()) for one in first]
+        first = trained.model.members[: configuration.members]  # those of the first kind
+        alone = [replace(trained.model, answering=(one,), shares=()) for one in first]
         record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
     return record
 
 
 def _trained(
     parts: Split, seed: int, configuration: Configuration, threads: int, state: Path
-) -> tuple[Trained, dict[str, Any]]:
+) -> tuple[TrainingResult, dict[str, Any]]:
     settings = TrainingConfig.from_dict(configuration.training | {"seed": seed})
     record = {
         "side": configuration.side,
@@ -86,32 +87,30 @@ def _trained(
     resumed = (state / NAME).exists()
     began = time.perf_counter()
     with variant(configuration.variant):
-        trained = train(
-            parts,
-            side=configuration.side,
-            architecture=configuration.model,
-            settings=settings,
-            seeds=configuration.members,
-            beside=[_beside(one, seed) for one in configuration.beside],
-            threads=threads,
-            saving=Saving(state, resume=resumed),
+        plan = plan_side(
+            configuration.side, configuration.model, settings, n_seeds=configuration.members
         )
+        if configuration.beside:
+            further = [_beside(one, seed) for one in configuration.beside]
+            plan = TrainingPlan((*plan.members, *further), "fit")
+        store = StateStore(state, resume=resumed)
+        trained = train(parts, plan, RunOptions(n_threads=threads, store=store))
     if configuration.whole and configuration.shares:
         shares = tuple((share, share) for share in configuration.shares)
-        trained = replace(trained, fitted=replace(trained.fitted, shares=shares))
-    seconds = max(_since(began), trained.fitted.facts["seconds"])  # the latter if it was resumed
+        trained = replace(trained, model=replace(trained.model, shares=shares))
+    seconds = max(_since(began), trained.model.facts["seconds"])  # the latter if it was resumed
     return trained, record | {"seconds": seconds, "resumed": resumed}
 
 
-def _beside(given: dict[str, Any], seed: int) -> Plan:
+def _beside(given: dict[str, Any], seed: int) -> MemberPlan:
     """A member of another kind, by its default recipe."""
     usual = default_recipe(given["side"])
     settings = replace(usual.training, seed=seed)
-    return Plan(given["side"], usual.model | given.get("model", {}), settings)
+    return MemberPlan(given["side"], usual.model | given.get("model", {}), settings)
 
 
-def _outcome(trained: Trained) -> dict[str, Any]:
-    facts, members = trained.fitted.facts, trained.fitted.members
+def _outcome(trained: TrainingResult) -> dict[str, Any]:
+    facts, members = trained.model.facts, trained.model.members
     return {
         "load_after": round(os.getloadavg()[0], 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
@@ -122,7 +121,7 @@ def _outcome(trained: Trained) -> dict[str, Any]:
         "valid": facts["valid"],
         "curve": [round(line["valid_rmse"], 5) for line in trained.history if line["valid_rmse"]],
         "gains": [_gains(one) for one in members],
-        "shares": [share for share, _ in trained.fitted.shares],
+        "shares": [share for share, _ in trained.model.shares],
     }
 
 

@@ -49,7 +49,9 @@ from cfnade.online.publish import fingerprint
 from cfnade.online.refresh import ratings_for, refresh
 from cfnade.online.schema import EVENTS, PREDICTED
 from cfnade.recipes import load_recipe
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 from experiments.replay_means import OnlineMeans
 
 PARTS = 10
@@ -228,8 +230,8 @@ def _trained_on_all(ratings: Dataset, epochs: int) -> FittedModel:
 
 def _trained(split: Split, settings: TrainingConfig) -> FittedModel:
     base = load_recipe("ml-1m-user")
-    trained = train(split, side=base.side, architecture=base.model, settings=settings, threads=1)
-    return trained.fitted
+    trained = train(split, plan_side(base.side, base.model, settings), RunOptions(n_threads=1))
+    return trained.model
 
 
 def _parts(first: int, last: int) -> Iterator[Indices]:

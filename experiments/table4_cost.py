@@ -30,7 +30,7 @@ from cfnade.data.synthetic import synthetic_like
 from cfnade.exceptions import CfnadeError
 from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.inference.scorer import Scorer
-from cfnade.training.steps import stepper_of
+from cfnade.training.steps import make_stepper
 from cfnade.utils.files import write_text
 from experiments.one import commit
 from experiments.run import RESULTS
@@ -55,8 +55,8 @@ def measure(parts: Split, side: str, factors: int | None, layers: int, threads: 
     fields = {"hidden": (500,) * layers, "factors": factors}
     settings = TrainingConfig(batch_rows=512, context_rate="paper", rowwise=factors is not None)
     member = new_member((side,), parts.train, fields, settings)
-    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=threads)
-    order, steps = np.random.default_rng(0).permutation(stepper.draws.n_rows), [0]
+    stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=threads)
+    order, steps = np.random.default_rng(0).permutation(stepper.sampler.n_rows), [0]
 
     def epoch() -> None:
         for first in range(0, len(order), 512):

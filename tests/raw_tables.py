@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.raw_table import RawTable
+from cfnade.data.readers import files
 
 
 def raw_table(
@@ -43,3 +46,8 @@ def item_texts(table: RawTable, kind: str) -> dict[Any, str]:
         return {}
     pairs = table.item_table.select("item", kind).iter_rows()
     return {item: text for item, text in pairs if text}
+
+
+def read(path: Path, options: LoadOptions) -> RawTable:
+    """Return what `load` reads at a path, with the files of titles beside it."""
+    return files.read(path, options, companion_files(path))

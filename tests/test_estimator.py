@@ -212,8 +212,10 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
     lines = estimator.set_params(verbose=True).fit(parts).history_
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == len(lines) == 3
-    assert f"valid rmse {lines[1]['valid_rmse']:.4f}" in printed[1]
-    assert f"best {lines[2]['best_rmse']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
+    shown = lines[1]
+    assert f"valid NLL {shown['valid_nll']:.4f}   best {shown['best_nll']:.4f}" in printed[1]
+    assert f"RMSE {shown['valid_rmse']:.4f}" in printed[1]
+    assert f"best {lines[2]['best_nll']:.4f} @ {lines[2]['best_epoch']}" in printed[2]
 
 
 def test_verbose_names_the_model_of_each_line(
@@ -560,11 +562,11 @@ def test_a_model_trained_elsewhere_remembers_where(fitted: CFNADE, tmp_path: Pat
 def test_an_earlier_model_can_be_continued(parts: Split, fitted: CFNADE, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     fresh = CFNADE(**SMALL).fit(parts)
-    further = CFNADE(**SMALL).fit(parts, start=fitted)
-    assert bits(CFNADE(**SMALL).fit(parts, start=tmp_path)) == bits(further)
+    further = CFNADE(**SMALL).fit(parts, init_model=fitted)
+    assert bits(CFNADE(**SMALL).fit(parts, init_model=tmp_path)) == bits(further)
     assert further.history_[0]["cost"] < fresh.history_[0]["cost"]
-    with pytest.raises(TrainingError, match="cannot be continued: its hidden differs"):
-        CFNADE(**{**SMALL, "hidden": (7,)}).fit(parts, start=fitted)
+    with pytest.raises(TrainingError, match=r"cannot be continued: its hidden is"):
+        CFNADE(**{**SMALL, "hidden": (7,)}).fit(parts, init_model=fitted)
 
 
 def test_divergence_after_a_good_epoch_keeps_that_and_says_so(
@@ -695,8 +697,8 @@ def test_what_is_said_of_ratings_is_refused_of_interactions(
 
 
 def test_interactions_are_not_continued(picked: CFNADE) -> None:
-    with pytest.raises(TrainingError, match="start is for models of ratings"):
-        CFNADE().fit(INTERACTIONS, start=picked)
+    with pytest.raises(TrainingError, match="init_model is for models of ratings"):
+        CFNADE().fit(INTERACTIONS, init_model=picked)
 
 
 def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ FLOW = [
         "calibration.per_user",
     ),
     "recipes",
-    *("training", "journals"),
+    "training",
     *(
         "checkpoint",
         "inference",

@@ -6,6 +6,7 @@ The work is done elsewhere: load() reads, train() trains, Predictor answers, che
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -25,8 +26,8 @@ from cfnade.parameters import Arguments, restored_arguments, saved_arguments
 from cfnade.questions import Questions
 
 if TYPE_CHECKING:  # what trains imports torch, which takes longer than everything else
-    from cfnade.training.loop import Reporter
-    from cfnade.training.run import Plan
+    from cfnade.training.callbacks import Callback
+    from cfnade.training.plan import TrainingPlan
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -74,84 +75,89 @@ class CFNADE(Arguments, Questions):
         data: Any,
         valid: Any = None,
         *,
-        start: CFNADE | str | Path | None = None,
-        reporter: Reporter | None = None,
+        init_model: CFNADE | str | Path | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> Self:
-        """Train on ratings: Ratings, a Split, or anything that load() takes.
+        """Train on ratings or interactions.
 
-        fit(X, y) takes users and items in the two columns of X, and their ratings in y.
-
-        valid are ratings to choose the best epoch and to calibrate by; without them 5 % of the
-        data, drawn by the seed, are held back for that. A Split brings its own; its test part is
-        not touched. Later predictions condition on both. start is an earlier model (or its folder)
-        whose weights this one takes over where ids are the same; data must then hold all ratings
-        to condition on, the earlier ones too. reporter is told of every step and epoch, such as
-        cfnade.journals.TensorBoard("runs/mine").
+        Args:
+            data: Ratings, a Split, or anything that load() takes. fit(X, y) takes users and items
+                in the two columns of X, and their ratings in y. The test part of a Split is not
+                used.
+            valid: Ratings to select the best epoch and to calibrate by. Without them, 5 % of the
+                data, sampled by the seed, are held out. Later predictions condition on both.
+            init_model: A trained model or its folder. Training continues with its weights; users
+                and items are matched by id. Data must hold all ratings to condition on, the
+                earlier ones too. Without arguments that describe a model, it stays as it is.
+            callbacks: Objects that receive the progress, such as
+                cfnade.integrations.callbacks.TensorBoardCallback("runs/mine").
         """
         from cfnade import fitting
-        from cfnade.training.floor import behind_means
-        from cfnade.training.run import checked_seeds, train
+        from cfnade.training.callbacks import PrintCallback
+        from cfnade.training.options import RunOptions
+        from cfnade.training.train import train
+        from cfnade.training.validation import warn_below_baseline
 
         split = fitting.parts_of(data, valid, self.seed)
         self._fitted_to = kind_of(data)
-        if split.train.implicit:
-            return self._fit_picks(split, start)
-        auto = start is None and fitting.automatic(self.get_params(), self.usual_params())
-        plans = self._plans(split, auto=auto)
-        names = [plans[0].side] * (checked_seeds(self.seeds) - 1) + [plan.side for plan in plans]
-        trained = train(
-            split,
-            side=plans[0].side,
-            architecture=plans[0].architecture,
-            settings=plans[0].settings,
-            seeds=self.seeds,
-            beside=plans[1:],
-            choose=auto,
-            lists=fitting.lists_plan(split, self.lists, plans, auto=auto, seed=self.seed),
-            start=_fitted_of(start),
+        earlier = _fitted_of(init_model)
+        options = RunOptions(
+            n_threads=self.threads,
             device=self.device,
-            threads=self.threads,
-            reporter=_told(reporter, fitting.EpochLines(names) if self.verbose else None),
-            say=print if self.verbose else _nothing,
+            init_model=earlier,
+            callbacks=[*callbacks, *([PrintCallback()] if self.verbose else [])],
         )
+        trained = train(split, self._plan(split, earlier), options)
         if trained.diverged is not None:
             _log.warning("%s; the best weights before that were kept", trained.diverged)
-        if (warning := behind_means(trained.fitted.facts)) is not None:
+        if (warning := warn_below_baseline(trained.model.facts)) is not None:
             _log.warning(warning)
-        facts = trained.fitted.facts | {"history": trained.history, "diverged": trained.diverged}
-        return self._adopt(self._with_arguments(replace(trained.fitted, facts=facts)))
-
-    def _fit_picks(self, split: Split, start: object) -> Self:
-        """Of interactions, which have no ratings."""
-        from cfnade import fitting
-        from cfnade.training.run import train_picks
-
-        fitting.refuse_said(self.get_params(), self.usual_params())
-        if start is not None:
-            raise TrainingError("start is for models of ratings; train on all interactions anew")
-        plan = fitting.lists_plan(split, True, (), auto=False, seed=self.seed)
-        assert plan is not None
-        say = print if self.verbose else _nothing
-        fitted = train_picks(split, plan, threads=self.threads, say=say).fitted
-        return self._adopt(self._with_arguments(fitted))
+        facts = trained.model.facts | {"diverged": trained.diverged}
+        return self._adopt(self._with_arguments(replace(trained.model, facts=facts)))
 
     def _with_arguments(self, fitted: FittedModel) -> FittedModel:
         """Return the model with the arguments of this estimator, for `load`."""
         arguments = saved_arguments(self.get_params())
         return replace(fitted, facts=fitted.facts | {"arguments": arguments})
 
-    def _plans(self, split: Split, *, auto: bool) -> list[Plan]:
-        """What to train: of the first `seeds` members."""
+    def _plan(self, split: Split, init_model: FittedModel | None) -> TrainingPlan:
+        """Return what to train."""
         from cfnade import fitting
-        from cfnade.recipes import member_kinds
-        from cfnade.training.plan import further_member_plans
-        from cfnade.training.run import Plan
+        from cfnade.training.plan import (
+            TrainingPlan,
+            plan_automatic,
+            plan_continuation,
+            plan_implicit,
+            plan_side,
+        )
 
-        if auto:
-            return fitting.chosen_plans(split, self.minutes, self.seed, self.refit)
-        side, settings = self.side or "user", self._settings()
-        first = Plan(member_kinds(side)[0], self._fields(), settings)
-        return [first, *further_member_plans(side, settings.seed)]
+        ratings, seed = split.train, self.seed
+        if ratings.implicit:
+            fitting.refuse_said(self.get_params(), self.usual_params())
+            return TrainingPlan(implicit=plan_implicit(ratings, True, (), seed=seed))
+        if init_model is not None and self.minutes is not None:
+            raise TrainingError(
+                f"minutes (={self.minutes!r}) is for a model that is trained from the start; leave "
+                "it out, or init_model"
+            )
+        automatic = fitting.automatic(self.get_params(), self.usual_params())
+        if automatic and init_model is None:
+            return plan_automatic(
+                ratings,
+                time_budget=self.minutes,
+                seed=seed,
+                refit=self.refit,
+                learn_interactions=self.lists,
+            )
+        described = fitting.describes_model(self.get_params(), self.usual_params())
+        if init_model is not None and not described:
+            plan = plan_continuation(init_model, fitting.training_arguments(self.get_params()))
+        else:
+            plan = plan_side(
+                self.side or "user", self._fields(), self._settings(), n_seeds=self.seeds
+            )
+        implicit = plan_implicit(ratings, self.lists, plan.members, seed=seed)
+        return replace(plan, implicit=implicit)
 
     def _fields(self) -> dict[str, Any]:
         from cfnade.fitting import ARCHITECTURE, fields_of
@@ -221,19 +227,7 @@ def _arguments_of(fitted: FittedModel) -> dict[str, Any]:
     return arguments_of(fitted)
 
 
-def _told(*reporters: Reporter | None) -> Reporter | None:
-    """All that there are, as one."""
-    from cfnade.journals import Several
-
-    told = [one for one in reporters if one is not None]
-    return Several(*told) if told else None
-
-
-def _nothing(_: str) -> None:
-    """Says nothing."""
-
-
-def _fitted_of(start: CFNADE | str | Path | None) -> FittedModel | None:
-    if start is None:
+def _fitted_of(init_model: CFNADE | str | Path | None) -> FittedModel | None:
+    if init_model is None:
         return None
-    return start.fitted_ if isinstance(start, CFNADE) else checkpoint.load(start)
+    return init_model.fitted_ if isinstance(init_model, CFNADE) else checkpoint.load(init_model)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from cfnade.components.base import AnsweringMember
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import pair_keys
 from cfnade.data.merge import merge
@@ -22,15 +20,7 @@ from cfnade.models.config import CFNADEConfig
 from cfnade.native import read
 from cfnade.parameters import as_given
 from cfnade.recipes import Recipe, default_recipe, training_config
-from cfnade.training.implicit import ImplicitPlan, implicit_plan
-from cfnade.training.plan import (
-    DataSize,
-    default_seconds,
-    estimate_seconds,
-    is_automatic,
-    plan_members,
-)
-from cfnade.training.run import Plan
+from cfnade.training.plan import is_automatic, member_fields
 from cfnade.utils.validation import check_scalar
 
 ARCHITECTURE = (
@@ -88,43 +78,16 @@ def automatic(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
     return is_automatic(given["side"], given["minutes"], said)
 
 
-def chosen_plans(split: Split, minutes: float | None, seed: int, refit: bool) -> list[Plan]:
-    """The members that the data and the time allow."""
-    check_scalar("seed", seed, int, Ge(0), Le(2**63 - 1), error=TrainingError)
-    shape = DataSize.of(split.train)
-    seconds = default_seconds(shape) if minutes is None else 60 * minutes
-    plans = plan_members(shape, seconds=seconds, seed=seed)
-    if not refit:
-        return plans
-    return [replace(plan, settings=replace(plan.settings, refit=True)) for plan in plans]
+def describes_model(given: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
+    """Return whether an argument says what the model is, apart from how it is trained."""
+    names = (*ARCHITECTURE, "time", "seeds", "side")
+    return any(given[name] != usual[name] and given[name] != "auto" for name in names)
 
 
-CHEAP = 1 / 3
-"""Without being asked for, an interaction model takes no larger part more of the time."""
-LEAST_SECONDS = 3.0
-"""Of fewer an interaction model is not learnt unless it is asked for."""
-
-
-def lists_plan(
-    split: Split, lists: Any, plans: Sequence[Plan], *, auto: bool, seed: int
-) -> ImplicitPlan | None:
-    """How what people pick is to be learnt; None: not at all.
-
-    lists is True, False, or None: where that costs little beside members that are chosen too.
-    """
-    if lists is not None and not isinstance(lists, bool):
-        raise TrainingError(f"lists (={lists!r}) must be True, False or None")
-    if lists and any(one.architecture.get("time") or "time" in one.side for one in plans):
-        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
-    if lists is False or (lists is None and not auto):
-        return None
-    plan = implicit_plan(split.train, seed=seed)
-    allowed = CHEAP * estimate_seconds(DataSize.of(split.train), list(plans))
-    if lists is None and plan.seconds > allowed:
-        if allowed < LEAST_SECONDS:
-            return None
-        plan = replace(plan, seconds=allowed)
-    return plan
+def training_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the training options among the arguments."""
+    own = {name: given[name] for name in TRAINING if given[name] is not None}
+    return own | dict(given["settings"] or {})
 
 
 def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -137,26 +100,6 @@ def refuse_said(given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
             f"{name} (={given[name]!r}) is for ratings, and these data are interactions without "
             "any; leave it out"
         )
-
-
-class EpochLines:
-    """Prints a line an epoch; names are those of all members."""
-
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        self._names = names
-
-    def step(self, done: float, cost: float) -> None:
-        pass
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        line = f"epoch {record['epoch']:4d}   cost {record['cost']:9.4f}"
-        if len(self._names) > 1:
-            number = record.get("member", 0)
-            line = f"model {number + 1}/{len(self._names)} {self._names[number]}   {line}"
-        if record["valid_rmse"] is not None:
-            line += f"   valid rmse {record['valid_rmse']:.4f}"
-            line += f"   best {record['best_rmse']:.4f} @ {record['best_epoch']}"
-        print(f"{line}   {record['seconds']:.1f} s")
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -234,14 +177,6 @@ def arguments_of(fitted: FittedModel) -> dict[str, Any]:
         "threads": run.get("threads"),
         "device": run.get("device", "cpu"),
     }
-
-
-def member_fields(member: AnsweringMember) -> dict[str, Any]:
-    """The fields of all sides; where several have one, that of the first counts."""
-    fields: dict[str, Any] = {}
-    for side in reversed(member.to_dict().values()):
-        fields |= side
-    return fields
 
 
 def _unless_usual(value: Any, usual: Any) -> Any:

@@ -16,7 +16,8 @@ from cfnade.data.scale import parse_scale
 from cfnade.data.splits import split
 from cfnade.data.validate import build
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train, train_picks
+from cfnade.training.plan import TrainingPlan, plan_side
+from cfnade.training.train import train
 
 SPACE = [
     "Matrix, The (1999)",
@@ -95,8 +96,8 @@ def trained(
     settings = TrainingConfig(epochs=15, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings(scale, ids_are_titles=ids_are_titles), "paper:0")
     architecture = {"hidden": (16,), "time": time, "ridge": 4 if side == "user" else 0}
-    done = train(data, side=side, architecture=architecture, settings=settings)
-    checkpoint.save(done.fitted, folder)
+    done = train(data, plan_side(side, architecture, settings))
+    checkpoint.save(done.model, folder)
     return folder
 
 
@@ -108,13 +109,16 @@ def with_picks(folder: Path) -> Path:
     data = split(rated.replace(genres=named), "paper:0")
     plan = implicit_plan(data.train, time_budget=0.02)
     architecture = {"hidden": (16,), "ridge": 4}
-    done = train(data, side="user", architecture=architecture, settings=settings, lists=plan)
-    checkpoint.save(done.fitted, folder)
+    done = train(data, plan_side("user", architecture, settings, implicit=plan))
+    checkpoint.save(done.model, folder)
     return folder
 
 
 def without_stars(folder: Path) -> Path:
     """A model of what people pick, and nothing else."""
     data = split(ratings("1-5", hearts=True), "paper:0")
-    checkpoint.save(train_picks(data, implicit_plan(data.train, time_budget=0.02)).fitted, folder)
+    checkpoint.save(
+        train(data, TrainingPlan(implicit=implicit_plan(data.train, time_budget=0.02))).model,
+        folder,
+    )
     return folder

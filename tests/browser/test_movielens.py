@@ -14,7 +14,8 @@ from tests.server.given import serving
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
-from cfnade.training.run import train
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 pytestmark = pytest.mark.realdata
 
@@ -32,9 +33,9 @@ def movielens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A model of five quick epochs: enough to tell science fiction from romance."""
     data = load_split("ml-1m", "authors:1234")
     settings = TrainingConfig(epochs=5, batch_rows=64, learning_rate=3e-3, seed=0)
-    done = train(data, side="user", architecture={"hidden": (32,)}, settings=settings)
+    done = train(data, plan_side("user", {"hidden": (32,)}, settings))
     folder = tmp_path_factory.mktemp("models") / "ml-1m"
-    checkpoint.save(done.fitted, folder)
+    checkpoint.save(done.model, folder)
     with serving(folder) as url:
         yield url
 

@@ -16,7 +16,8 @@ from tests.server.given import serving
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
-from cfnade.training.run import train
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 
 @pytest.fixture
@@ -175,8 +176,8 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("films") / "nameless"
     settings = TrainingConfig(epochs=3, batch_rows=16, learning_rate=0.01, seed=1)
     data = split(ratings("1-5", bare=True), "paper:0")
-    done = train(data, side="user", architecture={"hidden": (8,)}, settings=settings)
-    checkpoint.save(done.fitted, folder)
+    done = train(data, plan_side("user", {"hidden": (8,)}, settings))
+    checkpoint.save(done.model, folder)
     with serving(folder, noun="book") as url:
         yield url
 

@@ -83,14 +83,15 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     from cfnade import checkpoint
     from cfnade.config import TrainingConfig
     from cfnade.data.load import load_split
-    from cfnade.training.run import train
+    from cfnade.training.plan import plan_side
+    from cfnade.training.train import train
 
     parts = load_split(path, "paper:0", cache=False)
     settings = TrainingConfig(epochs=4, batch_rows=16, learning_rate=5e-3)
-    done = train(parts, side=side, architecture={"hidden": (12,), **model}, settings=settings)
+    done = train(parts, plan_side(side, {"hidden": (12,), **model}, settings))
     job = {"data": str(path), "split": "paper:0", "reading": {}}
-    facts = json.loads(json.dumps(done.fitted.facts | {"job": job}))
-    checkpoint.save(replace(done.fitted, facts=facts), out)
+    facts = json.loads(json.dumps(done.model.facts | {"job": job}))
+    checkpoint.save(replace(done.model, facts=facts), out)
     return out
 
 

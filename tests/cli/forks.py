@@ -94,7 +94,7 @@ def _serve() -> None:
     import cfnade.checkpoint
     import cfnade.cli.show
     import cfnade.data.load
-    import cfnade.training.run  # noqa: F401
+    import cfnade.training.train  # noqa: F401
     from cfnade.kernels.warmup import compile_kernels
 
     compile_kernels()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-from collections import namedtuple
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -166,36 +164,6 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
 
 # -- room -----------------------------------------------------------------------------------------
 
-Usage = namedtuple("Usage", "total used free")
-
-
-def test_a_disk_without_room_is_refused_before_the_first_step(
-    shell: Shell, ratings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, out = tmp_path / "kept", tmp_path / "model"
-    how = ["--hidden", "400", "--keep-state", "--seeds", "2"]
-    assert shell("train", ratings_file, *options(kept, 1), *how).code == 0
-    states = [path.stat().st_size for path in kept.rglob(STATE)]
-    # All states, and one more while it is written.
-    truly = sum(states) + max(states)
-
-    def free(count: float) -> None:
-        usage = Usage(10**12, 0, int(count))
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-
-    free(0.95 * truly)
-    done = shell("train", ratings_file, *options(out, 1), *how)
-    assert done.code == 1
-    assert f"{out}: the disk has {0.95 * truly / 1e6:.1f} MB free, and training needs" in done.said
-    assert not out.exists()
-    # States that are there make place for themselves.
-    free(0.95 * truly - sum(states))
-    assert "the disk has" in shell("train", "--resume", "--out", kept).said
-    free(1.05 * truly - sum(states))
-    assert shell("train", "--resume", "--out", kept).code == 0
-    free(1.05 * truly)
-    assert shell("train", ratings_file, *options(out, 1), *how).code == 0
-
 
 def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
     shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
@@ -205,9 +173,9 @@ def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
     stopped.undo()
     assert shell("train", ratings_file, *options(whole, 6)).code == 0
 
-    loop = import_module("cfnade.training.loop")
+    state = import_module("cfnade.training.state")
     saving = import_module("cfnade.checkpoint.save")  # the package has a function of this name
-    for module, name in ((loop, "write_state"), (saving, "write_manifest")):
+    for module, name in ((state, "write_state"), (saving, "write_manifest")):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, name, _full)
             done = shell("train", "--resume", "--out", out)
@@ -242,7 +210,7 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
     older.parent.mkdir()
     for path in (old, older, left):
         path.write_bytes(b"old")
-    earlier = state.stamps_of_states(tmp_path)
+    earlier = state.state_times(tmp_path)
     saved, saving = tmp_path / "seed-2" / state.NAME, tmp_path / f".{state.NAME}.4567.part"
     saved.parent.mkdir()
     for path in (saved, saving):
@@ -254,4 +222,4 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
     assert not left.exists()
     assert [path.read_bytes() for path in (old, saved, saving)] == [b"new"] * 3
     begin_run(tmp_path, {})
-    assert not state.states_in(tmp_path)
+    assert not state.state_files(tmp_path)

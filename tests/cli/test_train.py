@@ -36,7 +36,8 @@ def test_train_writes_a_model_and_its_history(
     lines = [line for line in done.err.splitlines() if line.startswith("epoch")]
     assert len(lines) == 6
     pattern = (
-        r"epoch 1/6   cost +\S+   valid rmse \d\.\d{4}   best \d\.\d{4} @ 1 +\S+ s +\d+ s left"
+        r"epoch 1/6   cost +\S+   valid RMSE \d\.\d{4}   best \d\.\d{4} @ 1   "
+        r"NLL \d\.\d{4}   \S+ s +\d+ s left"
     )
     assert re.fullmatch(pattern, lines[0])
     history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]

@@ -43,7 +43,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
-from cfnade.training.steps import KernelStepper, Stepper, TorchStepper, stepper_of
+from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 RATINGS = some_ratings()
 SETTINGS = TrainingConfig(
@@ -201,25 +201,25 @@ def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
 
 
 def drawn(member: Member, settings: TrainingConfig, step: int = 0) -> Any:
-    stepper = stepper_of(member, RATINGS, {}, settings, device="cpu", threads=1)
-    return stepper.draws.draw(np.arange(1, 7), step)
+    stepper = make_stepper(member, RATINGS, {}, settings, device="cpu", threads=1)
+    return stepper.sampler.draw(np.arange(1, 7), step)
 
 
 def steppers(
     member: Member, fields: dict[str, Any], settings: TrainingConfig, *, threads: int = 1
-) -> dict[str, Stepper]:
+) -> dict[str, KernelStepper | TorchStepper]:
     """Both of one member, which share its draws."""
-    kernel = stepper_of(member, RATINGS, fields, settings, device="cpu", threads=threads)
+    kernel = make_stepper(member, RATINGS, fields, settings, device="cpu", threads=threads)
     assert isinstance(kernel, KernelStepper)
     ordinal_weight = fields.get("ordinal_weight", 1.0)
     return {
         "kernels": kernel,
-        "torch": TorchStepper(member, RATINGS, kernel.draws, ordinal_weight),
+        "torch": TorchStepper(member, RATINGS, kernel.sampler, ordinal_weight),
     }
 
 
-def rows_of(stepper: Stepper, step: int) -> Array:
-    return np.random.default_rng(step).permutation(stepper.draws.n_rows)[:6]
+def rows_of(stepper: KernelStepper | TorchStepper, step: int) -> Array:
+    return np.random.default_rng(step).permutation(stepper.sampler.n_rows)[:6]
 
 
 @cases
@@ -246,7 +246,7 @@ def test_a_member_in_single_precision_costs_the_same_and_the_cost_falls(which: s
     member, exact = (new_member(LISTS[which], RATINGS, fields, settings) for _ in range(2))
     stepper = steppers(member, fields, settings)["kernels"]
     reference = steppers(exact.double(), fields, settings)["torch"]
-    rows = np.arange(stepper.draws.n_rows)
+    rows = np.arange(stepper.sampler.n_rows)
     if len(rows) > 6:
         rows = rows[1:7]
     first = stepper.step(rows, step=0, rate=1.0)

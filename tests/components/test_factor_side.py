@@ -13,7 +13,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.inference.scorer import Scorer
-from cfnade.training.run import train
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 STILL = TrainingConfig(epochs=0)
 RATINGS = synthetic(60, 40, 1_200, factors=2, seed=2).ratings
@@ -67,12 +68,12 @@ def test_what_is_made_needs_no_settings(side: str) -> None:
 
 def test_nothing_is_trained_and_a_refit_knows_validation_too() -> None:
     parts = split(RATINGS, "paper:0")
-    once = train(parts, side="user-factors", settings=TrainingConfig(epochs=5, average=0.0)).fitted
-    still = train(parts, side="user-factors", settings=STILL).fitted
+    once = train(parts, plan_side("user-factors", {}, TrainingConfig(epochs=5, average=0.0))).model
+    still = train(parts, plan_side("user-factors", {}, STILL)).model
     cells = parts.test.users, parts.test.items
     one, other = (Scorer(model).probabilities(*cells) for model in (once, still))
     np.testing.assert_array_equal(one, other)
-    again = train(parts, side="user-factors", settings=TrainingConfig(epochs=0, refit=True)).fitted
+    again = train(parts, plan_side("user-factors", {}, TrainingConfig(epochs=0, refit=True))).model
     assert np.abs(Scorer(again).probabilities(*cells) - other).max() > 1e-4
 
 
@@ -82,7 +83,7 @@ def test_ratings_that_follow_a_rule_leave_some_noise() -> None:
     levels = (rule.users % 5).astype(np.uint8)
 
     fitted = train(
-        split(rule.replace(levels=levels), "paper:0"), side="user-factors", settings=STILL
+        split(rule.replace(levels=levels), "paper:0"), plan_side("user-factors", {}, STILL)
     )
     said = Scorer(fitted.fitted).probabilities(rule.users[:50], rule.items[:50])
     assert np.isfinite(said).all()

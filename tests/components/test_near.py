@@ -26,8 +26,10 @@ from cfnade.exceptions import TrainingError
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.neighborhood import ResidualCovariance, solve_weights
-from cfnade.training.gains import best_gains
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
+from cfnade.training.validation import least_squares_gains
 
 RATINGS = some_ratings()
 BOTH: list[Axis] = ["user", "item"]
@@ -229,10 +231,10 @@ def test_gains_are_those_of_the_smallest_squared_error() -> None:
         said = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
         return float(np.square(levels - said @ np.arange(5)).sum() + 2 * np.square(gains).sum())
 
-    found = best_gains(plain, features, valid)
+    found = least_squares_gains(plain, features, valid)
     np.testing.assert_allclose(found, minimize(error, np.zeros(3), tol=1e-10).x, atol=2e-3)
     turned = features * [1, -1, 1]  # a correction the wrong way round is not turned around
-    found = best_gains(plain, turned, valid)
+    found = least_squares_gains(plain, turned, valid)
     assert found[1] == 0.0
     without = minimize(lambda g: error(np.array([g[0], 0.0, g[1]])), np.zeros(2), tol=1e-10).x
     np.testing.assert_allclose(found[[0, 2]], without, atol=2e-3)
@@ -278,7 +280,7 @@ SETTINGS = TrainingConfig(epochs=1, batch_rows=100, batch_columns=10, context_ra
 def trained() -> Any:
     with pytest.MonkeyPatch.context() as few:
         few.setattr(module, "ROWS_AT_ONCE", 37)
-        return train(twins(), side="near", architecture={"hidden": (4,)}, settings=SETTINGS).fitted
+        return train(twins(), plan_side("near", {"hidden": (4,)}, SETTINGS)).model
 
 
 def twin_of_most(trained: Any) -> int:
@@ -315,7 +317,7 @@ def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> N
 
 def test_a_refit_keeps_the_gains(trained: Any) -> None:
     settings = TrainingConfig(**SETTINGS.to_dict() | {"refit": True})
-    again = train(twins(), side="near", architecture={"hidden": (4,)}, settings=settings).fitted
+    again = train(twins(), plan_side("near", {"hidden": (4,)}, settings)).model
     for name in ("user-near", "item-near"):
         one: Any = trained.members[0].components[name].network
         other: Any = again.members[0].components[name].network
@@ -330,7 +332,7 @@ def test_without_validation_gains_are_those_given() -> None:
     nothing = parts.valid.select(np.empty(0, np.int64))
     whole = Split(parts.name, parts.train, nothing, parts.test, parts.fold_in, parts.fingerprint)
     fields = {"hidden": (4,), "gains": (1.5, 2.5, -0.1)}
-    fitted = train(whole, side="near", architecture=fields, settings=SETTINGS).fitted
+    fitted = train(whole, plan_side("near", fields, SETTINGS)).model
     nets: list[Any] = [s.network for s in fitted.members[0].components.values() if s.tunes]
     assert [float(net.gain) for net in nets] == pytest.approx([1.5, 2.5])
     assert [float(net.shift) for net in nets] == pytest.approx([-0.1, 0.0])
@@ -355,7 +357,7 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
 def test_the_others_are_trained_as_if_it_were_not_there() -> None:
     settings = TrainingConfig(epochs=2, batch_rows=50, learning_rate=0.01)
     alone, with_near = (
-        train(twins(), side=side, architecture={"hidden": (4,)}, settings=settings, threads=1)
+        train(twins(), plan_side(side, {"hidden": (4,)}, settings), RunOptions(n_threads=1))
         for side in ("user", "user+user-near")
     )
     own, same = (one.fitted.members[0].components["user"].network for one in (alone, with_near))

@@ -82,7 +82,9 @@ def test_it_learns_what_others_leave_over(ratings: Dataset) -> None:
 
 def test_it_is_continued_and_seeds_are_averaged(ratings: Dataset) -> None:
     first = fit(ratings, "user+toy")
-    again = CFNADE(side="user+toy", **{**SMALL, "learning_rate": 1e-12}).fit(ratings, start=first)
+    again = CFNADE(side="user+toy", **{**SMALL, "learning_rate": 1e-12}).fit(
+        ratings, init_model=first
+    )
     one, other = (model.fitted_.members[0].state_dict() for model in (first, again))
     for name, tensor in one.items():
         np.testing.assert_allclose(tensor, other[name], atol=1e-6)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.raw_tables import raw_table
 
-from cfnade.data.cache import cached
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
+from cfnade.data.storage import cached
 from cfnade.data.validate import build
 
 
@@ -146,7 +146,7 @@ FILL = """
 import sys
 from pathlib import Path
 import numpy as np
-from cfnade.data.cache import cached
+from cfnade.data.storage import cached
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
 from cfnade.data.validate import build

@@ -13,7 +13,6 @@ from tests.data.plays import played, saved, triples
 
 from cfnade import DataError, load, load_split, split
 from cfnade.data.dataset import Dataset, Ratings
-from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import write_parquet
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import split_from_files
@@ -43,15 +42,24 @@ def test_data_without_weights_has_the_fingerprint_that_it_had_before_there_were_
     assert parts.fingerprint == "060be6ffe7ee146d1347b6c39991a596"
 
 
-def test_every_option_is_part_of_the_key_of_the_cache() -> None:
+def test_every_option_is_part_of_the_key_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFNADE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,rating,time\n1,1,5,1\n1,2,4,2\n2,1,3,3\n")
     changed: list[dict[str, Any]] = [
         {"min_rating": 4},
-        {"weighting": "log"},
+        {"min_rating": 4, "weighting": "log"},
         {"implicit": True},
         {"time": False},
+        {"bins": np.array([0.0, 2.0, 6.0])},
+        {"bins": np.array([0.0, 3.5, 6.0])},
         {},
     ]
-    assert len({LoadOptions(**one).to_json() for one in changed}) == len(changed)
+    for options in changed:
+        load(path, **options)
+    assert len(list((tmp_path / "cache" / "parsed").glob("*.json"))) == len(changed)
 
 
 def test_weights_are_part_of_the_fingerprint_and_of_the_words() -> None:

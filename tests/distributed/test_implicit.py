@@ -31,6 +31,7 @@ from cfnade.implicit.set_nade_training import (
     sample_batch,
     softmax_over_ranks,
 )
+from cfnade.training.callbacks import MessageCallback
 
 SOME = SetNadeSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01, check_every=1, patience=9)
 
@@ -144,7 +145,8 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
             "settings": TrainingConfig(epochs=1),
             "threads": 1,
         }
-        train_distributed(group, clicks, out, side="user", saving=saving, say=say, **how)
+        how |= {"saving": saving, "callbacks": [MessageCallback(say)]}
+        train_distributed(group, clicks, out, side="user", **how)
         return "\n".join(said)
 
     monkeypatch.setattr(rank_training, "settings_for", settings)

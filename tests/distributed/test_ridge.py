@@ -18,7 +18,7 @@ from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.train import train_distributed
-from cfnade.training.steps import TorchStepper, stepper_of
+from cfnade.training.steps import TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
 FIELDS: dict[str, Any] = {"hidden": (6,), "ridge": 3}
@@ -59,7 +59,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, r
     train = load_parts({"data": shards.folder}).train
     member = new_member(NAMES, train, FIELDS, FEW)
     start = {name: t.detach().clone() for name, t in member.state_dict().items()}
-    draws = stepper_of(member, train, FIELDS, FEW, device="cpu", threads=1).draws
+    draws = make_stepper(member, train, FIELDS, FEW, device="cpu", threads=1).sampler
     plain, rows = TorchStepper(member, train, draws, 1.0), np.arange(5, 35)
     cost = plain.step(rows, step=0, rate=1.0)
     expected = plain.state()
@@ -77,7 +77,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, r
                     *part.components["user"].by_column,
                 )
                 tensor.copy_(start[name][columns] if by_column else start[name])
-        stepper = stepper_of(part, owned.ratings, fields, FEW, device="cpu", threads=1)
+        stepper = make_stepper(part, owned.ratings, fields, FEW, device="cpu", threads=1)
         return columns, stepper.step(rows, step=0, rate=1.0), stepper.state()
 
     names = [name for name, _ in member.components["user-ridge"].network.named_parameters()]

@@ -27,7 +27,7 @@ from cfnade.distributed.train import train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.training.state import write_state
-from cfnade.training.steps import Stepper, TorchStepper, stepper_of
+from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -75,7 +75,7 @@ def stepped(
     ratings = both_ways(one, owned["item"]) if len(names) > 1 else one.ratings
     of_axes: Any = {axis: own.part for axis, own in owned.items()}
     member = new_member(names, ratings, fields, settings, of_axes)
-    stepper = stepper_of(member, ratings, fields, settings, device="cpu", threads=1)
+    stepper = make_stepper(member, ratings, fields, settings, device="cpu", threads=1)
     cost = 0.0
     for step in range(steps):
         cost = stepper.step(rows_of(stepper, rows), step=step, rate=1.0)
@@ -83,8 +83,8 @@ def stepped(
     return Stepped(columns, member, stepper.state(), cost)
 
 
-def rows_of(stepper: Stepper, count: int = 16) -> Array:
-    return np.random.default_rng(0).permutation(stepper.draws.n_rows)[:count]
+def rows_of(stepper: KernelStepper | TorchStepper, count: int = 16) -> Array:
+    return np.random.default_rng(0).permutation(stepper.sampler.n_rows)[:count]
 
 
 def whole_gradient(
@@ -93,8 +93,8 @@ def whole_gradient(
     """The gradient of the first step by autograd, in one process, by side and parameter."""
     side, fields = MODELS[name]
     member = new_member(component_names(side), parts.train, fields, settings)
-    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
-    plain = TorchStepper(member, parts.train, stepper.draws, 1.0)
+    stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=1)
+    plain = TorchStepper(member, parts.train, stepper.sampler, 1.0)
     cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
     moments = plain.state()
     firsts = {
@@ -130,7 +130,7 @@ def test_one_rank_has_the_bits_of_one_process(
 ) -> None:
     side, fields = MODELS[name]
     member = new_member(component_names(side), parts.train, fields, FEW)
-    stepper = stepper_of(member, parts.train, fields, FEW, device="cpu", threads=1)
+    stepper = make_stepper(member, parts.train, fields, FEW, device="cpu", threads=1)
     for step in range(3):
         stepper.step(rows_of(stepper), step=step, rate=1.0)
     (found,) = on_ranks(1, lambda group: stepped(group, shards, name, FEW, 3))
@@ -288,7 +288,7 @@ def test_judges_look_at_the_same_rows_of_many(
 ) -> None:
     from cfnade.distributed import validation as judging
 
-    monkeypatch.setattr(judging, "MOST", 30)
+    monkeypatch.setattr(judging, "MAX_RATINGS", 30)
     counts = {
         ranks: sum(
             on_ranks(

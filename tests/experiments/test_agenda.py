@@ -13,7 +13,8 @@ import pytest
 from tests.experiments.plans import CHOICE, plan_file
 
 from cfnade.exceptions import CfnadeError
-from cfnade.training.loop import Run, Saving
+from cfnade.training.state import StateStore
+from cfnade.training.steps import EpochSampler
 from experiments import one
 from experiments.agenda import Agenda, Task, time_left
 from experiments.plan import Configuration, Entry, Plan
@@ -94,23 +95,23 @@ def test_an_interrupted_run_goes_on_in_the_middle_with_the_same_bits(
     words = [str(plan), "--splits", "paper:1", "--threads", "1", "--results"]
     assert main([*words, str(tmp_path / "whole")]) == 0
     epochs: list[int] = []
-    real = Run._epoch
+    real = EpochSampler.epoch
 
-    def counted(run: Run) -> None:
+    def counted(sampler: EpochSampler, epoch: int, **more: int) -> Any:
         if len(epochs) == 3:
             raise CfnadeError("the light went out")
-        epochs.append(run.progress.epoch)
-        real(run)
+        epochs.append(epoch)
+        return real(sampler, epoch, **more)
 
-    monkeypatch.setattr(one, "Saving", partial(Saving, seconds=0.0))
-    monkeypatch.setattr(Run, "_epoch", counted)
+    monkeypatch.setattr(one, "StateStore", partial(StateStore, seconds=0.0))
+    monkeypatch.setattr(EpochSampler, "epoch", counted)
     assert main([*words, str(tmp_path / "cut")]) == 1
 
-    def noted(run: Run) -> None:
-        epochs.append(run.progress.epoch)
-        real(run)
+    def noted(sampler: EpochSampler, epoch: int, **more: int) -> Any:
+        epochs.append(epoch)
+        return real(sampler, epoch, **more)
 
-    monkeypatch.setattr(Run, "_epoch", noted)
+    monkeypatch.setattr(EpochSampler, "epoch", noted)
     assert main([*words, str(tmp_path / "cut")]) == 0
     assert epochs == [0, 1, 2, *range(2, 6)]  # the third is done again from its last step on
     whole, cut = (

@@ -19,7 +19,9 @@ from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 from experiments import one, report, tables
 from experiments.figures import curves
 from experiments.plan import Configuration, PlanError, read_plan
@@ -237,15 +239,13 @@ def small_run(name: str | None, side: str = "item") -> Any:
     with variant(name):
         return train(
             split(ratings, "paper:1"),
-            side=side,
-            architecture={"hidden": (5,)},
-            settings=TrainingConfig(epochs=3),
-            threads=1,
+            plan_side(side, {"hidden": (5,)}, TrainingConfig(epochs=3)),
+            RunOptions(n_threads=1),
         )
 
 
 def network_of(trained: Any) -> Any:
-    return trained.fitted.members[0].components["item"].network
+    return trained.model.members[0].components["item"].network
 
 
 def test_uncorrected_steps_are_as_long_as_a_hand_calculation_says() -> None:
@@ -274,7 +274,7 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 
 
 def test_a_sloped_model_answers_with_its_slope() -> None:
-    fitted = small_run("slope").fitted
+    fitted = small_run("slope").model
     side: Any = fitted.members[0].components["item"]
     plain = reading_of(
         "item", PlainRows(side.scores_given, fitted.context.rows("item")), fitted.context

@@ -10,7 +10,7 @@ import pytest
 from tests.implicit.cases import some_rows
 
 from cfnade.implicit import COMPONENTS
-from cfnade.implicit.base import SearchSpace
+from cfnade.implicit.base import DataShape, Options, SearchSpace
 from cfnade.implicit.holdout import hold_outs
 from cfnade.implicit.search import ComponentSearch, climb
 
@@ -83,7 +83,7 @@ def test_a_climb_finds_the_peak_and_tries_nothing_twice() -> None:
         tried.append((options["a"], options["b"]))
         return peak(options)
 
-    climb(AXES, {"a": 3, "b": 3}, value, 99)
+    climb(AXES, {"a": 3, "b": 3}, value, lambda _: True)
     assert max(tried, key=lambda one: peak({"a": one[0], "b": one[1]})) == (7, 1)
     assert len(set(tried)) == len(tried) < 20
 
@@ -96,7 +96,7 @@ def test_more_fits_try_the_same_first() -> None:
             AXES,
             {"a": 3, "b": 3},
             lambda o, tried=tried: tried.append(peak(o)) or peak(o),  # type: ignore[misc]
-            most,
+            lambda _, tried=tried, most=most: len(tried) < most,  # type: ignore[misc]
         )
         assert len(tried) <= most
         runs.append(tried)
@@ -104,19 +104,46 @@ def test_more_fits_try_the_same_first() -> None:
         assert more[: len(fewer)] == fewer
 
 
-def test_a_component_search_keeps_its_best_trial() -> None:
+def ease_search() -> ComponentSearch:
     rows = some_rows(200, columns=30, weighted=True)
     space = SearchSpace(
         {"penalty": (1.0, 10.0, 100.0), "item_power": (0.0, 0.5), "user_power": (0.0, 0.5)},
         {"penalty": 10.0, "item_power": 0.0, "user_power": 0.0},
-        12,
+        8,
     )
-    search = ComponentSearch(COMPONENTS["ease"], space, hold_outs(rows, seed=0), 0, 5)
-    search.run(8)
-    values = [trial.value for trial in search.trials]
-    assert search.best().value == max(values)
-    assert search.best(3).value == max(values[:3])
+    shape = DataShape.of(rows)
+    return ComponentSearch(COMPONENTS["ease"], space, hold_outs(rows, seed=0), 0, 5, shape)
+
+
+def test_a_component_search_keeps_its_best_trial() -> None:
+    search = ease_search()
+    search.run(1e9)
+    assert 3 < len(search.trials) <= 8
+    assert search.best().value == max(trial.value for trial in search.trials)
     weightings = {trial.options["weighting"] for trial in search.trials[:3]}
     assert weightings == {"binary", "log", "linear"}
     assert len({trial.options["weighting"] for trial in search.trials[3:]}) == 1
     assert all(trial.variant in (0.0, 0.25, 0.5, 0.75, 1.0) for trial in search.trials)
+
+
+def test_a_search_stays_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fit is said to take a second, but with an item power ten."""
+
+    def seconds(_: DataShape, options: Options) -> float:
+        return 10.0 if options["item_power"] else 1.0
+
+    monkeypatch.setattr(COMPONENTS["ease"], "seconds", seconds)
+    full = ease_search()
+    full.run(1e9)
+    spent = []
+    holdouts = len(full.holdouts)
+    for budget in (0, 6, 12, 25, 60, 200):
+        search = ease_search()
+        search.run(budget)
+        costs = [seconds(full.shape, trial.options) for trial in search.trials]
+        spent.append(sum(costs) * holdouts + (1 + holdouts) * max(costs))
+        assert len(costs) == 1 or spent[-1] <= budget
+        assert search.trials == full.trials[: len(costs)]
+        assert search.best() == full.best(budget)
+    assert spent == sorted(spent)
+    assert spent[0] < spent[-1]

@@ -16,7 +16,8 @@ from cfnade.inference.predictor import Predictor
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 from cfnade.models.ridge import RidgeNetwork
-from cfnade.training.run import train
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 USERS, ITEMS = 50, 25
 
@@ -25,7 +26,7 @@ def made(side: str) -> Predictor:
     data = split(synthetic(USERS, ITEMS, 700, seed=3).ratings, "paper:0")
     settings = TrainingConfig(epochs=2, batch_rows=16, seed=1)
     fields = {"hidden": (6,), "ridge": 4} if side == "user" else {"hidden": (6,)}
-    return Predictor(train(data, side=side, architecture=fields, settings=settings).fitted)
+    return Predictor(train(data, plan_side(side, fields, settings)).model)
 
 
 @pytest.fixture(scope="module")

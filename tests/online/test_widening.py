@@ -26,8 +26,10 @@ from cfnade.data.validate import build
 from cfnade.exceptions import TrainingError
 from cfnade.inference.scorer import Scorer
 from cfnade.online.refresh import extend_model
-from cfnade.training.member import gone_on
-from cfnade.training.run import train
+from cfnade.training.member import continued_member
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 
 def more(made: Dataset) -> Dataset:
@@ -118,29 +120,14 @@ def test_going_on_trains_each_member_from_its_own_weights(tmp_path: Path) -> Non
     parts = split(ratings(KINDS["user"]), "paper:0")
     fields = fitted.members[0].to_dict()["user"]
     settings = TrainingConfig(epochs=0, average=0.0)
-    done = train(
-        parts,
-        side="user",
-        architecture=fields,
-        settings=settings,
-        seeds=2,
-        start=fitted,
-        refresh=True,
-    )
-    for before, after in zip(fitted.members, done.fitted.members, strict=True):
+    plan = plan_side("user", fields, settings, n_seeds=2)
+    done = train(parts, plan, RunOptions(init_model=fitted))
+    for before, after in zip(fitted.members, done.model.members, strict=True):
         for name, table in before.state_dict().items():
             torch.testing.assert_close(after.state_dict()[name], table)
     one = replace(fitted, answering=fitted.members[:1])
-    with pytest.raises(ValueError):
-        train(
-            parts,
-            side="user",
-            architecture=fields,
-            settings=settings,
-            seeds=2,
-            start=one,
-            refresh=True,
-        )
+    with pytest.raises(TrainingError, match="has 1 members, and 2 are to be trained"):
+        train(parts, plan, RunOptions(init_model=one))
 
 
 def test_a_turned_analysis_says_the_same_in_the_other_ones_dimensions() -> None:
@@ -159,11 +146,11 @@ def test_what_training_added_is_added_to_the_new_start_too(tmp_path: Path) -> No
     side = fitted.members[0].components["user-ridge"]
     assert isinstance(side, RidgeComponent)
     wide, settings = more(fitted.context), TrainingConfig()
-    one = gone_on(fitted, wide, settings).components["user-ridge"]
+    one = continued_member(fitted, 0, wide, settings).components["user-ridge"]
     with torch.no_grad():
         side.network.b[3] += 0.5
         side.network.V[4, 1] -= 0.25
-    other = gone_on(fitted, wide, settings).components["user-ridge"]
+    other = continued_member(fitted, 0, wide, settings).components["user-ridge"]
     assert isinstance(one, RidgeComponent)
     assert isinstance(other, RidgeComponent)
     places = places_of(wide.item_ids, fitted.context.item_ids)

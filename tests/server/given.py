@@ -29,7 +29,8 @@ from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.run import bind
 from cfnade.server.settings import Limits
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train, train_picks
+from cfnade.training.plan import TrainingPlan, plan_side
+from cfnade.training.train import train
 
 with warnings.catch_warnings():
     # It would rather have httpx2, which is not needed for anything else.
@@ -125,16 +126,18 @@ def trained(folder: Path, kind: Kind, *, seed: int = 0) -> Path:
     if kind.starred:
         done = train(
             data,
-            side=kind.side,
-            architecture={"hidden": (12,), **kind.fields},
-            settings=TrainingConfig(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed),
-            seeds=kind.seeds,
-            lists=plan,
+            plan_side(
+                kind.side,
+                {"hidden": (12,), **kind.fields},
+                TrainingConfig(epochs=3, batch_rows=16, learning_rate=5e-3, seed=seed),
+                n_seeds=kind.seeds,
+                implicit=plan,
+            ),
         )
     else:
         assert plan is not None
-        done = train_picks(data, plan)
-    checkpoint.save(done.fitted, folder, with_context=kind.known_users)
+        done = train(data, TrainingPlan(implicit=plan))
+    checkpoint.save(done.model, folder, with_context=kind.known_users)
     return folder
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from tests.training.far import NAME, FarDevice, register
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
-from cfnade.training.loop import Saving
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.state import StateStore
+from cfnade.training.train import train
 
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "one layer": ("user", {"hidden": (5,)}, {}),
@@ -37,7 +40,7 @@ def curve(parts: Split, case: str, device: str, folder: Path) -> list[float]:
     settings = TrainingConfig.from_dict({"epochs": 3} | training)
     place = folder / f"{case} {device}"
     place.mkdir()
-    how: dict[str, Any] = {"side": side, "settings": settings, "threads": 1, "device": device}
+    plan = plan_side(side, fields, settings)
     done: list[int] = []
 
     def after_two() -> bool:
@@ -46,10 +49,10 @@ def curve(parts: Split, case: str, device: str, folder: Path) -> list[float]:
 
     there: Any = FarDevice if device == NAME else nullcontext
     with there():
-        train(parts, architecture=fields, saving=Saving(place), stop=after_two, **how)
-        again = Saving(place, resume=True)
-        trained = train(parts, architecture=fields, saving=again, **how)
-    first = next(iter(trained.fitted.members[0].state_dict().values()))
+        options = RunOptions(n_threads=1, device=device, store=StateStore(place))
+        train(parts, plan, replace(options, should_stop=after_two))
+        trained = train(parts, plan, replace(options, store=StateStore(place, resume=True)))
+    first = next(iter(trained.model.members[0].state_dict().values()))
     assert first.device.type == "cpu"
     return [line["valid_rmse"] for line in trained.history]
 

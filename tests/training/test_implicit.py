@@ -18,6 +18,7 @@ from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
+from cfnade.training.callbacks import Callback, MessageCallback
 from cfnade.training.implicit import (
     ImplicitPlan,
     ImplicitTraining,
@@ -25,7 +26,9 @@ from cfnade.training.implicit import (
     default_seconds,
     implicit_plan,
 )
-from cfnade.training.run import train_picks
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.train import train
 
 MADE = synthetic_interactions(600, 40, 12, seed=1)
 PLAN = ImplicitPlan(seconds=2.0, seed=3)
@@ -36,8 +39,11 @@ def parts() -> Split:
     return split(MADE.interactions, "paper:0")
 
 
-def run(parts: Split, plan: ImplicitPlan, **how: Any) -> tuple[InteractionModel, dict[str, Any]]:
-    training = ImplicitTraining(parts, plan, **how)
+def run(
+    parts: Split, plan: ImplicitPlan, callback: Callback | None = None, **options: Any
+) -> tuple[InteractionModel, dict[str, Any]]:
+    run_options = RunOptions(**{"n_threads": 1, **options})
+    training = ImplicitTraining(parts, plan, run_options, callback or Callback())
     return training.run(), training.facts
 
 
@@ -48,9 +54,9 @@ def bits(model: InteractionModel) -> dict[str, Any]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_seed_gives_the_same_bits(parts: Split, threads: int) -> None:
-    one, other = (bits(run(parts, PLAN, threads=threads)[0]) for _ in range(2))
+    one, other = (bits(run(parts, PLAN, n_threads=threads)[0]) for _ in range(2))
     assert one == other
-    assert bits(run(parts, replace(PLAN, seed=4), threads=threads)[0]) != one
+    assert bits(run(parts, replace(PLAN, seed=4), n_threads=threads)[0]) != one
 
 
 def test_more_time_than_the_default_never_gives_a_worse_validation_score(
@@ -89,17 +95,17 @@ def test_users_held_out_whole_stay_out_and_choose() -> None:
 
 def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
     whole = run(parts, replace(PLAN, seconds=30.0))[1]
-    model, facts = run(parts, replace(PLAN, seconds=30.0), stop=lambda: True)
+    model, facts = run(parts, replace(PLAN, seconds=30.0), should_stop=lambda: True)
     assert sum(map(len, facts["tried"].values())) < sum(map(len, whole["tried"].values()))
-    trained = train_picks(parts, PLAN, stop=lambda: True)
+    trained = train(parts, TrainingPlan(implicit=PLAN), RunOptions(should_stop=lambda: True))
     assert trained.stopped
-    assert Predictor(trained.fitted).recommend([1], n=3).height == 3
+    assert Predictor(trained.model).recommend([1], n=3).height == 3
     assert np.isfinite(model.scores(InteractionRows.from_ratings(parts.train))).all()
 
 
 def test_what_was_tried_is_reported(parts: Split) -> None:
     lines: list[str] = []
-    _, facts = run(parts, PLAN, report=lines.append)
+    _, facts = run(parts, PLAN, MessageCallback(lines.append))
     assert set(facts["tried"]) == set(facts["alone"]) == set(facts["weights"])
     for name in facts["tried"]:
         assert any(name in line for line in lines)
@@ -124,15 +130,17 @@ def test_data_with_too_few_interactions_are_ranked_by_popularity(each: int) -> N
 
 def test_nothing_to_train_on_is_refused(parts: Split) -> None:
     bare = replace(parts, train=parts.train.select(np.empty(0, np.int64)))
-    with pytest.raises(TrainingError, match="there is nothing to train on"):
-        train_picks(bare, PLAN)
+    with pytest.raises(TrainingError, match="there are no interactions to train on"):
+        train(bare, TrainingPlan(implicit=PLAN))
 
 
 def test_lists_come_near_the_best_that_there_can_be() -> None:
     """How interactions were made is known, so the best order of items is, up to taste."""
     made = synthetic_interactions(1500, 60, 14, seed=2)
     parts = split(made.interactions, "paper:0")
-    fitted = train_picks(parts, implicit_plan(parts.train), threads=1).fitted
+    fitted = train(
+        parts, TrainingPlan(implicit=implicit_plan(parts.train)), RunOptions(n_threads=1)
+    ).model
     assert fitted.interaction_model is not None
     known = InteractionRows.from_ratings(parts.train.concat(parts.valid))
     users = np.unique(parts.test.users).astype(np.int64)
@@ -155,8 +163,8 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
 
 
 def test_the_default_budget_grows_with_the_data_up_to_a_limit() -> None:
-    assert default_seconds(0) == 15.0
-    assert default_seconds(100_000) == 30.0
+    assert default_seconds(0) == 10.0
+    assert default_seconds(100_000) == 25.0
     assert default_seconds(10_000_000) == 90.0
 
 

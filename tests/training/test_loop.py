@@ -16,23 +16,26 @@ from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.training import state
-from cfnade.training.loop import DivergedError, Run, Saving, Validated
-from cfnade.training.steps import stepper_of
+from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
+from cfnade.training.state import StateStore
+from cfnade.training.steps import EpochSampler, make_stepper
 
 QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
 FIELDS: dict[str, Any] = {"hidden": (8,)}
 
 
-def run_of(
+def make_loop(
     parts: Split,
-    settings: TrainingConfig = QUICK,
+    config: TrainingConfig = QUICK,
     score: Callable[[Member], float] | None = None,
-    **more: Any,
-) -> Run:
-    member = new_member(("item",), parts.train, FIELDS, settings)
-    stepper = stepper_of(member, parts.train, FIELDS, settings, device="cpu", threads=1)
-    scored = None if score is None else lambda model: Validated(score(model), 0.0)
-    return Run(member, stepper, score=scored, **more)
+    **options: Any,
+) -> TrainingLoop:
+    member = new_member(("item",), parts.train, FIELDS, config)
+    stepper = make_stepper(member, parts.train, FIELDS, config, device="cpu", threads=1)
+    sampler = EpochSampler(stepper.sampler)
+    loop_options = LoopOptions.of(config, sampler.n_steps)
+    validate = None if score is None else lambda model: {"rmse": score(model), "nll": 0.0}
+    return TrainingLoop(member, sampler, stepper, loop_options, validate=validate, **options)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -40,9 +43,9 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 
 
 def test_the_same_seed_gives_the_same_bits(parts: Split) -> None:
-    runs = [run_of(parts) for _ in range(2)]
-    for run in runs:
-        run.go()
+    runs = [make_loop(parts) for _ in range(2)]
+    for loop in runs:
+        loop.run()
     assert torch.equal(weights(runs[0].model), weights(runs[1].model))
 
 
@@ -54,82 +57,82 @@ def test_the_best_epoch_is_kept(parts: Split) -> None:
         seen.append(weights(model).clone())
         return next(scores)
 
-    run = run_of(parts, score=score)
-    run.go()
-    assert run.progress.best_epoch == 2
-    assert torch.equal(weights(run.model), seen[1])
-    assert [r["best_rmse"] for r in run.progress.history] == [0.9, 0.7, 0.7, 0.7, 0.7, 0.7]
+    loop = make_loop(parts, score=score)
+    loop.run()
+    assert loop.state.best_epoch == 2
+    assert torch.equal(weights(loop.model), seen[1])
+    assert [r["best_rmse"] for r in loop.state.history] == [0.9, 0.7, 0.7, 0.7, 0.7, 0.7]
 
 
 def test_the_best_epoch_may_be_that_of_the_lowest_nll(parts: Split) -> None:
-    scores = iter([Validated(0.9, 1.3), Validated(0.7, 1.2), Validated(0.8, 1.1)])
+    scores = iter([(0.9, 1.3), (0.7, 1.2), (0.8, 1.1)])
     settings = replace(QUICK, epochs=3, choose_by="nll")
-    run = run_of(parts, settings)
-    run._score = lambda _: next(scores)
-    run.go()
-    assert [r["best_epoch"] for r in run.progress.history] == [1, 2, 3]
-    assert [r["best_rmse"] for r in run.progress.history] == [0.9, 0.7, 0.8]
-    assert [r["valid_nll"] for r in run.progress.history] == [1.3, 1.2, 1.1]
+    loop = make_loop(parts, settings)
+    loop.validate = lambda _: dict(zip(("rmse", "nll"), next(scores), strict=True))
+    loop.run()
+    assert [r["best_epoch"] for r in loop.state.history] == [1, 2, 3]
+    assert [r["best_rmse"] for r in loop.state.history] == [0.9, 0.7, 0.8]
+    assert [r["valid_nll"] for r in loop.state.history] == [1.3, 1.2, 1.1]
 
 
 def test_the_start_may_be_the_best(parts: Split) -> None:
     scores = iter([0.6, 0.7, 0.65])
-    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
-    start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    run.consider_start()
-    run.go()
-    assert run.progress.best_epoch == 0
-    assert [r["best_rmse"] for r in run.progress.history] == [0.6, 0.6]
-    assert all(torch.equal(start[name], t) for name, t in run.model.state_dict().items())
+    loop = make_loop(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    start = {name: tensor.clone() for name, tensor in loop.model.state_dict().items()}
+    loop.validate_start()
+    loop.run()
+    assert loop.state.best_epoch == 0
+    assert [r["best_rmse"] for r in loop.state.history] == [0.6, 0.6]
+    assert all(torch.equal(start[name], t) for name, t in loop.model.state_dict().items())
 
 
 def test_a_run_that_diverges_keeps_the_start_if_that_was_validated(parts: Split) -> None:
     scores = iter([0.6, math.nan])
-    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
-    start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    run.consider_start()
-    reason = run.go_or_keep_best(lambda: False)
+    loop = make_loop(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    start = {name: tensor.clone() for name, tensor in loop.model.state_dict().items()}
+    loop.validate_start()
+    reason = loop.run_until_diverged()
     assert reason is not None
     assert "validation RMSE is nan" in reason
-    assert run.progress.best_epoch == 0
-    assert all(torch.equal(start[name], t) for name, t in run.model.state_dict().items())
+    assert loop.state.best_epoch == 0
+    assert all(torch.equal(start[name], t) for name, t in loop.model.state_dict().items())
 
 
 def test_a_start_without_a_finite_score_is_not_kept(parts: Split) -> None:
     scores = iter([math.nan, 0.7, 0.8])
-    run = run_of(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
-    run.consider_start()
-    run.go()
-    assert run.progress.best_epoch == 1
+    loop = make_loop(parts, replace(QUICK, epochs=2), score=lambda _: next(scores))
+    loop.validate_start()
+    loop.run()
+    assert loop.state.best_epoch == 1
 
 
 def test_averaged_weights_are_scored_and_selected(parts: Split) -> None:
-    raw = run_of(parts, replace(QUICK, average=0.0))
-    averaged = run_of(parts)
-    for run in (raw, averaged):
-        run.go()
+    raw = make_loop(parts, replace(QUICK, average=0.0))
+    averaged = make_loop(parts)
+    for loop in (raw, averaged):
+        loop.run()
     assert not torch.equal(weights(raw.model), weights(averaged.model))
 
 
 def test_a_run_too_short_for_an_average_keeps_its_weights(parts: Split) -> None:
-    raw = run_of(parts, replace(QUICK, epochs=1, average=0.0))
-    short = run_of(parts, replace(QUICK, epochs=1, average_every=100))
-    for run in (raw, short):
-        run.go()
+    raw = make_loop(parts, replace(QUICK, epochs=1, average=0.0))
+    short = make_loop(parts, replace(QUICK, epochs=1, average_every=100))
+    for loop in (raw, short):
+        loop.run()
     assert torch.equal(weights(raw.model), weights(short.model))
 
 
 def test_patience_ends_a_run(parts: Split) -> None:
-    run = run_of(parts, replace(QUICK, epochs=50, patience=3), score=lambda _: 1.0)
-    run.go()
-    assert run.progress.epoch == 4
+    loop = make_loop(parts, replace(QUICK, epochs=50, patience=3), score=lambda _: 1.0)
+    loop.run()
+    assert loop.state.epoch == 4
 
 
 def test_a_plateau_quarters_the_rate(parts: Split) -> None:
     settings = replace(QUICK, epochs=5, schedule="plateau", patience=2)
-    run = run_of(parts, settings, score=lambda _: 1.0)
-    run.go()
-    rates = [record["rate"] for record in run.progress.history]
+    loop = make_loop(parts, settings, score=lambda _: 1.0)
+    loop.run()
+    rates = [record["rate"] for record in loop.state.history]
     assert rates == pytest.approx([5e-3, 5e-3, 5e-3, 1.25e-3, 1.25e-3])
 
 
@@ -139,8 +142,8 @@ class InterruptedRunError(Exception):
 
 def interrupted_run(parts: Split, folder: Path, steps: int) -> None:
     """Train until a step at which the process dies, having saved after every step."""
-    run = run_of(parts, score=uneven_score, saving=Saving(folder, seconds=0.0))
-    real, count = run._stepper.step, [0]
+    loop = make_loop(parts, score=uneven_score, store=StateStore(folder, seconds=0.0))
+    real, count = loop.stepper.step, [0]
 
     def step(*args: Any, **kwargs: Any) -> float:
         if count[0] == steps:
@@ -148,9 +151,9 @@ def interrupted_run(parts: Split, folder: Path, steps: int) -> None:
         count[0] += 1
         return real(*args, **kwargs)
 
-    run._stepper.step = step  # type: ignore[method-assign]
+    loop.stepper.step = step  # type: ignore[method-assign]
     with pytest.raises(InterruptedRunError):
-        run.go()
+        loop.run()
 
 
 def uneven_score(model: Member) -> float:
@@ -162,58 +165,60 @@ def uneven_score(model: Member) -> float:
 def test_an_interrupted_run_ends_with_the_same_bits(
     parts: Split, tmp_path: Path, steps: int
 ) -> None:
-    whole = run_of(parts, score=uneven_score)
-    whole.go()
+    whole = make_loop(parts, score=uneven_score)
+    whole.run()
     interrupted_run(parts, tmp_path, steps)
-    resumed = run_of(parts, score=uneven_score, saving=Saving(tmp_path, resume=True))
-    assert resumed.progress.step == steps
-    resumed.go()
+    resumed = make_loop(parts, score=uneven_score, store=StateStore(tmp_path, resume=True))
+    assert resumed.state.step == steps
+    resumed.run()
     assert torch.equal(weights(whole.model), weights(resumed.model))
-    assert resumed.progress.best_epoch == whole.progress.best_epoch
-    for ours, theirs in zip(resumed.progress.history, whole.progress.history, strict=True):
+    assert resumed.state.best_epoch == whole.state.best_epoch
+    for ours, theirs in zip(resumed.state.history, whole.state.history, strict=True):
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
 
 
 def test_a_finished_run_that_is_resumed_is_finished(parts: Split, tmp_path: Path) -> None:
-    run = run_of(parts, saving=Saving(tmp_path))
-    run.go()
-    again = run_of(parts, saving=Saving(tmp_path, resume=True))
-    again.go()
-    assert torch.equal(weights(run.model), weights(again.model))
-    assert again.progress.epoch == QUICK.epochs
+    loop = make_loop(parts, store=StateStore(tmp_path))
+    loop.run()
+    again = make_loop(parts, store=StateStore(tmp_path, resume=True))
+    again.run()
+    assert torch.equal(weights(loop.model), weights(again.model))
+    assert again.state.epoch == QUICK.epochs
 
 
 def test_another_run_does_not_go_on_from_this_state(parts: Split, tmp_path: Path) -> None:
-    run_of(parts, saving=Saving(tmp_path), identity={"seed": 1, "side": "item"}).go()
+    make_loop(parts, store=StateStore(tmp_path), identity={"seed": 1, "side": "item"}).run()
     with pytest.raises(TrainingError, match=r"another run: seed was 1, now 2\. Give the same"):
-        run_of(parts, saving=Saving(tmp_path, resume=True), identity={"seed": 2, "side": "item"})
+        make_loop(
+            parts, store=StateStore(tmp_path, resume=True), identity={"seed": 2, "side": "item"}
+        )
 
 
 def test_there_must_be_something_to_resume(parts: Split, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="holds no unfinished training"):
-        run_of(parts, saving=Saving(tmp_path, resume=True))
+        make_loop(parts, store=StateStore(tmp_path, resume=True))
 
 
 def test_a_damaged_state_is_refused(parts: Split, tmp_path: Path) -> None:
-    run_of(parts, saving=Saving(tmp_path)).go()
+    make_loop(parts, store=StateStore(tmp_path)).run()
     file = tmp_path / state.NAME
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 4
     file.write_bytes(bytes(raw))
     with pytest.raises(TrainingError, match=r"cannot be resumed: .*damaged"):
-        run_of(parts, saving=Saving(tmp_path, resume=True))
+        make_loop(parts, store=StateStore(tmp_path, resume=True))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_divergence_says_where_and_what_to_change(parts: Split, number: float) -> None:
-    run = run_of(parts)
-    real, count = run._stepper.step, [0]
+    loop = make_loop(parts)
+    real, count = loop.stepper.step, [0]
 
     def step(*args: Any, **kwargs: Any) -> float:
         count[0] += 1
         return number if count[0] == 5 else real(*args, **kwargs)
 
-    run._stepper.step = step  # type: ignore[method-assign]
+    loop.stepper.step = step  # type: ignore[method-assign]
     message = r"the cost is (nan|inf) at step 5 \(epoch 2\); try a lower learning rate than 0\.005"
     with pytest.raises(DivergedError, match=message):
-        run.go()
+        loop.run()

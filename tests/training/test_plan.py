@@ -18,11 +18,17 @@ from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
 from cfnade.inference.scorer import Scorer
-from cfnade.training.floor import behind_means, means_rmse
-from cfnade.training.plan import SEEDS, DataSize, default_seconds, estimate_seconds, plan_members
-from cfnade.training.pooling import Answered, Replies, mixed
-from cfnade.training.run import Plan
-from cfnade.training.shares import Shares, best_stages, shares_of
+from cfnade.training.calibration import Predictions, ValidationPredictions, mix_predictions
+from cfnade.training.ensemble import Weights, fit_weights, select_stages
+from cfnade.training.plan import (
+    SEEDS,
+    DataSize,
+    MemberPlan,
+    default_seconds,
+    estimate_seconds,
+    plan_members,
+)
+from cfnade.training.validation import baseline_rmse, warn_below_baseline
 
 SMALL = DataSize(users=600, items=500, ratings=20_000, levels=5)
 TINY = DataSize(users=100, items=100, ratings=2_000, levels=5)
@@ -59,7 +65,7 @@ def test_factor_analyses_are_always_made_and_the_rest_fits_the_time(
     [SMALL, LARGE, replace(SMALL, levels=10), replace(SMALL, users=9_000), replace(SMALL, users=9)],
 )
 def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSize) -> None:
-    before: list[Plan] = []
+    before: list[MemberPlan] = []
     for seconds in (1.0, 5.0, 10.0, default_seconds(shape), 60.0, 600.0, 6000.0, 60_000.0):
         plans = plan_members(shape, seconds=seconds)
         assert all(plan in plans for plan in before)
@@ -68,7 +74,7 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSiz
         before = plans
     sides = [plan.side for plan in before]
     assert set(sides) == {"user-samples", "user-factors", "item-factors", "item", "both", "user"}
-    assert max(plan.architecture["hidden"][0] for plan in before if plan.side == "both") == 500
+    assert max(plan.model["hidden"][0] for plan in before if plan.side == "both") == 500
     assert max(sides.count(side) for side in ("user", "item")) == SEEDS
 
 
@@ -88,17 +94,17 @@ def test_finer_scales_are_trained_by_likelihood_alone() -> None:
     for levels, weight in ((5, None), (10, 0.0)):
         plans = plan_members(replace(SMALL, levels=levels), seconds=600)
         joints = [plan for plan in plans if plan.side == "both"]
-        assert {plan.architecture.get("ordinal_weight") for plan in joints} == {weight}
+        assert {plan.model.get("ordinal_weight") for plan in joints} == {weight}
 
 
 # -- what they count -------------------------------------------------------------------------------
 
 
-def replies(means: Any, truth: Any, *, few: bool) -> Replies:
+def replies(means: Any, truth: Any, *, few: bool) -> ValidationPredictions:
     """Of a model that expects these means of ratings on a scale 1, 2."""
     chances = np.stack([2 - means, means - 1], 1)
-    answered = Answered(chances, (truth - 1).astype(np.uint8), np.zeros_like(chances))
-    return Replies(answered, answered if few else None)
+    answered = Predictions(chances, (truth - 1).astype(np.uint8), np.zeros_like(chances))
+    return ValidationPredictions(answered, answered if few else None)
 
 
 def made_up(n: int, noises: list[float]) -> tuple[Dataset, list[Any], Any]:
@@ -112,7 +118,7 @@ def made_up(n: int, noises: list[float]) -> tuple[Dataset, list[Any], Any]:
 def test_those_who_read_no_histories_count_nothing_for_new_people() -> None:
     valid, means, truth = made_up(5_000, [0.5, 0.5])
     answers = [replies(means[0], truth, few=True), replies(means[1], truth, few=False)]
-    (known, new), (other_known, other_new) = shares_of(answers, [0, 1], valid)
+    (known, new), (other_known, other_new) = fit_weights(answers, [0, 1], valid)
     assert 0.4 < known < 0.6
     assert known + other_known == pytest.approx(1)
     assert new == pytest.approx(1)
@@ -122,27 +128,27 @@ def test_those_who_read_no_histories_count_nothing_for_new_people() -> None:
 def test_who_adds_nothing_is_left_out_only_if_that_is_asked() -> None:
     valid, means, truth = made_up(50_000, [0.2, 0.9])
     answers = [replies(one, truth, few=True) for one in means]
-    assert shares_of(answers, [0, 1], valid, choose=True) == ((1.0, 1.0), (0.0, 0.0))
+    assert fit_weights(answers, [0, 1], valid, prune=True) == ((1.0, 1.0), (0.0, 0.0))
     valid, means, truth = made_up(50_000, [0.3, 0.5])
     answers = [replies(one, truth, few=True) for one in means]
-    kept = shares_of(answers, [0, 1], valid)
-    assert kept == shares_of(answers, [0, 1], valid, choose=True)
+    kept = fit_weights(answers, [0, 1], valid)
+    assert kept == fit_weights(answers, [0, 1], valid, prune=True)
     assert 0.05 < kept[1][0] < 0.5
 
 
 def test_a_small_validation_part_leaves_good_members_nearly_equal() -> None:
     valid, means, truth = made_up(60, [0.5, 0.42, 3.0])
-    (first, _), (second, _), (bad, _) = shares_of(
+    (first, _), (second, _), (bad, _) = fit_weights(
         [replies(one, truth, few=True) for one in means], [0, 1, 2], valid
     )
     assert abs(first - second) < 0.05
     assert bad < 0.05
 
 
-def error_of(answers: list[Replies], shares: Shares, truth: Any) -> float:
+def error_of(answers: list[ValidationPredictions], shares: Weights, truth: Any) -> float:
     """The squared error for known people, of a scale 1, 2."""
     together = sum(
-        share * (1 + answer.everything.probabilities[:, 1])
+        share * (1 + answer.known.probabilities[:, 1])
         for answer, (share, _) in zip(answers, shares, strict=True)
     )
     return float(np.square(together - truth).mean())
@@ -157,12 +163,12 @@ def test_further_stages_never_make_the_validation_score_worse(count: int, seed: 
     means = [np.clip(truth + rng.normal(0, noise, count), 1, 2) for noise in noises]
     valid = synthetic(40, 40, 1_000, levels=2, seed=1).ratings.select(np.arange(1_000))
     answers = [replies(one, truth, few=True) for one in means]
-    kinds, stages, trusts = [0, 1, 0, 2, 1, 3], [0, 0, 1, 2, 3, 4], [3.0, 1.0, 3.0, 1.0, 1.0, 1.0]
+    groups, stages, priors = [0, 1, 0, 2, 1, 3], [0, 0, 1, 2, 3, 4], [3.0, 1.0, 3.0, 1.0, 1.0, 1.0]
     before = np.inf
     for last in range(5):
         some = [n for n, stage in enumerate(stages) if stage <= last]
-        parts = [[one[n] for n in some] for one in (answers, kinds, stages, trusts)]
-        shares = best_stages(parts[0], parts[1], parts[2], valid, parts[3])  # type: ignore[arg-type]
+        parts = [[one[n] for n in some] for one in (answers, groups, stages, priors)]
+        shares = select_stages(parts[0], parts[1], parts[2], valid, parts[3])  # type: ignore[arg-type]
         np.testing.assert_allclose(np.sum(shares, 0), 1.0)
         error = error_of(parts[0], shares, truth)  # type: ignore[arg-type]
         assert error <= before + 1e-12
@@ -172,21 +178,21 @@ def test_further_stages_never_make_the_validation_score_worse(count: int, seed: 
 def test_a_stage_that_adds_next_to_nothing_is_left_out() -> None:
     valid, means, truth = made_up(5_000, [0.5, 0.1])
     answers = [replies(one, truth, few=True) for one in (means[0], means[0], means[1])]
-    shares = best_stages(answers, [0, 1, 2], [0, 1, 2], valid, [1.0, 1.0, 1.0])
+    shares = select_stages(answers, [0, 1, 2], [0, 1, 2], valid, [1.0, 1.0, 1.0])
     assert shares[1][0] == pytest.approx(shares[0][0])  # alike, and the last stage is worth it
     assert shares[2][0] > 0.8
-    shares = best_stages(answers[:2], [0, 1], [0, 1], valid, [1.0, 1.0])
+    shares = select_stages(answers[:2], [0, 1], [0, 1], valid, [1.0, 1.0])
     assert shares == ((1.0, 1.0), (0.0, 0.0))
 
 
 def test_a_mixture_is_the_weighted_mean_of_distributions() -> None:
     _, means, truth = made_up(100, [0.3, 0.6])
     answers = [replies(means[0], truth, few=True), replies(means[1], truth, few=False)]
-    together = mixed(answers, [(0.25, 1.0), (0.75, 0.0)])
+    together = mix_predictions(answers, [(0.25, 1.0), (0.75, 0.0)])
     expected = 0.25 * (means[0] - 1) + 0.75 * (means[1] - 1)
-    np.testing.assert_allclose(together.everything.probabilities[:, 1], expected)
-    assert together.few is not None
-    np.testing.assert_allclose(together.few.probabilities[:, 1], means[0] - 1)
+    np.testing.assert_allclose(together.known.probabilities[:, 1], expected)
+    assert together.new is not None
+    np.testing.assert_allclose(together.new.probabilities[:, 1], means[0] - 1)
 
 
 # -- trained ---------------------------------------------------------------------------------------
@@ -210,7 +216,7 @@ def test_it_predicts_nearly_as_well_as_can_be() -> None:
     best = np.sqrt(np.mean((made.means(cut.test.users, cut.test.items) - cut.test.values) ** 2))
     found = CFNADE(minutes=0.05, threads=1).fit(cut).evaluate(cut.test).rmse
     assert found < best + 0.03
-    assert means_rmse(cut.train, cut.test) > found + 0.05
+    assert baseline_rmse(cut.train, cut.test) > found + 0.05
 
 
 def test_a_saved_one_comes_back_and_is_trained_again_alike(
@@ -288,7 +294,7 @@ def test_means_are_shrunk_offsets_of_items_then_users(parts: Split) -> None:
         rest = [v - mean - offset(i) for v, i in zip(train.values[mine], train.items[mine])]  # noqa: B905
         said = mean + offset(item) + sum(rest) / (len(rest) + 5)
         errors.append(np.clip(said, 1, 5) - value)
-    assert means_rmse(train, valid) == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert baseline_rmse(train, valid) == pytest.approx(np.sqrt(np.mean(np.square(errors))))
 
 
 def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCaptureFixture) -> None:
@@ -296,9 +302,9 @@ def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "cfnade"):
         model = CFNADE(**hasty, learning_rate=1e-9).fit(parts)
     assert "is no better than plain means" in caplog.text
-    assert behind_means(model.fitted_.facts) is not None
-    assert behind_means({"valid": {"rmse": 0.8, "means_rmse": 0.9}}) is None
-    assert behind_means({"valid": {}}) is None
+    assert warn_below_baseline(model.fitted_.facts) is not None
+    assert warn_below_baseline({"valid": {"rmse": 0.8, "means_rmse": 0.9}}) is None
+    assert warn_below_baseline({"valid": {}}) is None
 
 
 def test_who_counts_nothing_is_not_asked(fitted: CFNADE, monkeypatch: pytest.MonkeyPatch) -> None:

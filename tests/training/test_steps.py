@@ -12,7 +12,7 @@ import torch
 from cfnade.components import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
-from cfnade.training.steps import TorchStepper, stepper_of
+from cfnade.training.steps import TorchStepper, make_stepper
 
 BASE = TrainingConfig(batch_rows=20, batch_columns=15)
 
@@ -21,7 +21,7 @@ def after_steps(
     parts: Split, names: tuple[str, ...], settings: TrainingConfig, fields: dict[str, Any]
 ) -> torch.Tensor:
     member = new_member(names, parts.train, fields, settings)
-    stepper = stepper_of(member, parts.train, fields, settings, device="cpu", threads=1)
+    stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=1)
     for step in range(3):
         stepper.step(np.arange(10), step=step, rate=1.0)
     return torch.cat([p.detach().flatten() for p in member.parameters()])
@@ -75,5 +75,5 @@ def test_fields_of_the_cost_change_the_result(parts: Split, field: dict[str, Any
 
 def test_another_device_takes_plain_torch(parts: Split) -> None:
     member = new_member(("user",), parts.train, {"hidden": (5,)}, BASE)
-    stepper = stepper_of(member, parts.train, {}, BASE, device="meta", threads=1)
+    stepper = make_stepper(member, parts.train, {}, BASE, device="meta", threads=1)
     assert isinstance(stepper, TorchStepper)

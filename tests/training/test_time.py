@@ -20,8 +20,10 @@ from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import PredictionError, TrainingError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.scorer import Scorer
-from cfnade.training.loop import Saving
-from cfnade.training.run import train
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.state import StateStore
+from cfnade.training.train import train
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
 QUICK = TrainingConfig(
@@ -52,7 +54,7 @@ def parts() -> Split:
 
 @pytest.fixture(scope="module")
 def fitted(parts: Split) -> FittedModel:
-    return train(parts, side="both", architecture=FIELDS, settings=QUICK, threads=1).fitted
+    return train(parts, plan_side("both", FIELDS, QUICK), RunOptions(n_threads=1)).model
 
 
 @pytest.mark.parametrize("side", ["user", "both"])
@@ -65,11 +67,10 @@ def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
     parts = split(made.replace(levels=levels), "paper:0")
     settings = replace(QUICK, epochs=12, passes=4)
     blind, knowing = (
-        train(parts, side=side, architecture=FIELDS | {"time": time}, settings=settings)
-        for time in (False, True)
+        train(parts, plan_side(side, FIELDS | {"time": time}, settings)) for time in (False, True)
     )
-    rmse = knowing.fitted.facts["valid"]["rmse"]
-    assert rmse < 0.7 * blind.fitted.facts["valid"]["rmse"]
+    rmse = knowing.model.facts["valid"]["rmse"]
+    assert rmse < 0.7 * blind.model.facts["valid"]["rmse"]
 
 
 def test_predictions_need_times_and_change_with_them(parts: Split, fitted: FittedModel) -> None:
@@ -107,15 +108,15 @@ def test_it_is_saved_with_its_time_features(
 
 def test_a_resumed_run_ends_with_the_same_bits(parts: Split, tmp_path: Path) -> None:
     def fit(**more: Any) -> torch.Tensor:
-        options: dict[str, Any] = {"architecture": FIELDS, "settings": QUICK, "threads": 2}
-        member = train(parts, side="both", **options, **more).fitted.members[0]
+        options = RunOptions(n_threads=2, **more)
+        member = train(parts, plan_side("both", FIELDS, QUICK), options).model.members[0]
         return torch.cat([p.detach().flatten() for p in member.parameters()])
 
-    fit(saving=Saving(tmp_path), stop=lambda: True)
-    assert torch.equal(fit(saving=Saving(tmp_path, resume=True)), fit())
+    fit(store=StateStore(tmp_path), should_stop=lambda: True)
+    assert torch.equal(fit(store=StateStore(tmp_path, resume=True)), fit())
 
 
 def test_time_needs_timestamps(parts: Split) -> None:
     bare = replace(parts, train=parts.train.replace(times=None))
     with pytest.raises(TrainingError, match="need ratings with timestamps"):
-        train(bare, side="both", architecture=FIELDS, settings=QUICK)
+        train(bare, plan_side("both", FIELDS, QUICK))

@@ -70,8 +70,8 @@ def _kernels() -> tuple[str, str]:
 
 
 def _data() -> list[tuple[str, str]]:
-    from cfnade.data.cache import cache_dir
     from cfnade.data.datasets import DATASETS
+    from cfnade.data.storage import cache_dir
 
     places = [(name, published.find()) for name, published in DATASETS.items()]
     lines = [(name, _place(name, path)) for name, path in places if path is not None]
@@ -80,8 +80,7 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Where a set lies; a folder of Netflix may hold its titles alone."""
-    from cfnade.data.readers import holds_netflix
-    from cfnade.data.readers.files import open_source
+    from cfnade.data.readers.files import holds_netflix, open_source
 
     if name != "netflix":
         return str(path)

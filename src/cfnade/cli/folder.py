@@ -70,7 +70,7 @@ def begin_run(out: Path, job: Job, earlier: Mapping[Path, int] | None = None) ->
     from cfnade.distributed import state as rank_state
     from cfnade.training import state
 
-    state.forget(out, earlier)
+    state.delete_states(out, earlier)
     rank_state.forget(out)
     _write(out, job)
 
@@ -81,7 +81,7 @@ def end_run(out: Path, job: Job) -> None:
 
     _write(out, job | {_FINISHED: True})
     if not job["keep_state"]:
-        state.forget(out)
+        state.delete_states(out)
 
 
 def refuse_finished(out: Path, job: Job) -> None:

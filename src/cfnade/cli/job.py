@@ -132,44 +132,45 @@ def _auto_job(asked: Job) -> Job:
 
 def with_plans(job: Job, split: Any) -> Job:
     """The job with the members that the data and the time allow, if they are to be chosen."""
-    from cfnade.fitting import chosen_plans
+    from cfnade.training.plan import plan_automatic
 
     if job["side"] != "auto" or job["plans"] is not None:
         return job
-    settings = job["training"]
-    plans = chosen_plans(split, job["minutes"], settings["seed"], settings["refit"])
+    training = job["training"]
+    plan = plan_automatic(
+        split.train, time_budget=job["minutes"], seed=training["seed"], refit=training["refit"]
+    )
     described = [
         {
             "side": one.side,
-            "model": one.architecture,
-            "training": one.settings.to_dict(),
+            "model": one.model,
+            "training": one.training.to_dict(),
             "stage": one.stage,
         }
-        for one in plans
+        for one in plan.members
     ]
     return job | {"plans": json.loads(json.dumps(described))}
 
 
-def plans_of(job: Job) -> list[Any]:
-    """The kinds of members that a job trains; of the first one, `seeds` members."""
+def plan_of(job: Job) -> Any:
+    """Return the plan of a job's members."""
     from cfnade.config import TrainingConfig
-    from cfnade.recipes import member_kinds, model_fields
-    from cfnade.training.plan import further_member_plans
-    from cfnade.training.run import Plan
+    from cfnade.recipes import model_fields
+    from cfnade.training.plan import MemberPlan, TrainingPlan, plan_side
 
-    if job["side"] == "auto":
-        return [
-            Plan(
-                one["side"],
-                model_fields(one["model"], RUN),
-                TrainingConfig.from_dict(one["training"]),
-                one.get("stage", 0),
-            )
-            for one in job["plans"] or []
-        ]
-    settings = TrainingConfig.from_dict(job["training"])
-    first = Plan(member_kinds(job["side"])[0], job["model"], settings)
-    return [first, *further_member_plans(job["side"], settings.seed)]
+    if job["side"] != "auto":
+        training = TrainingConfig.from_dict(job["training"])
+        return plan_side(job["side"], job["model"], training, n_seeds=job["seeds"])
+    members = [
+        MemberPlan(
+            one["side"],
+            model_fields(one["model"], RUN),
+            TrainingConfig.from_dict(one["training"]),
+            one.get("stage", 0),
+        )
+        for one in job["plans"] or []
+    ]
+    return TrainingPlan(tuple(members), "select")
 
 
 def earlier_job(out: Path, asked: Job) -> Job:
@@ -234,24 +235,18 @@ def load_parts(job: Job) -> Split:
     return load_split(job["data"], job["split"], **job["reading"])
 
 
-def settings_of_members(job: Job) -> list[Any]:
-    """The settings of each member that a job trains, in order."""
-    first, *others = plans_of(job)
-    return [first.settings] * job["seeds"] + [plan.settings for plan in others]
-
-
 def refuse_unfinished(out: Path) -> None:
     """A run that was interrupted is not thrown away by a command that forgot --resume."""
     from cfnade.distributed.state import exists
     from cfnade.training import state
-    from cfnade.training.state import lists_folder, member_folder
+    from cfnade.training.state import implicit_folder, member_folder
 
     if exists(out):
         raise TrainingError(
             f"{out}: holds an unfinished training of several ranks; go on with --resume under as "
             "many ranks, or start anew with --force"
         )
-    if (lists_folder(out) / state.NAME).exists():
+    if (implicit_folder(out) / state.NAME).exists():
         raise TrainingError(
             f"{out}: holds an unfinished training; go on with --resume, or start anew with --force"
         )
@@ -259,7 +254,7 @@ def refuse_unfinished(out: Path) -> None:
         return
     try:
         job = read_job(out)
-        members = settings_of_members(job)
+        members = [one.training for one in plan_of(job).members]
         done = [_epochs_done(member_folder(out, n), one) for n, one in enumerate(members)]
     except TrainingError:
         return  # nothing that could be gone on with
@@ -277,14 +272,13 @@ def refuse_unfinished(out: Path) -> None:
 def _epochs_done(folder: Path, settings: Any) -> int | None:
     """How far a model came, None if it is finished."""
     from cfnade.training import state
-    from cfnade.training.schedule import Schedule
+    from cfnade.training.loop import Schedule
 
-    schedule, epoch, best = Schedule(settings, 1), 0, 0
+    schedule, run = Schedule.of(settings, 1), state.LoopState()
     for record in state.read_history(folder) if (folder / state.NAME).exists() else []:
-        epoch, best = record["epoch"], record["best_epoch"]
-        schedule.after_epoch(epoch, best)
-    finished = epoch >= settings.epochs or schedule.finished(epoch, best)
-    return None if finished else epoch
+        run.epoch, run.best_epoch = record["epoch"], record["best_epoch"]
+        schedule.end_epoch(run)
+    return None if run.epoch >= settings.epochs or schedule.finished(run) else run.epoch
 
 
 def _settled(asked: Job) -> Job:

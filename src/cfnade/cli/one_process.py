@@ -13,110 +13,108 @@ from typing import Any
 from cfnade import checkpoint
 from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
 from cfnade.cli.folder import begin_run, end_run, nothing_lost
-from cfnade.cli.job import Job, plans_of, settings_of_members, with_plans
-from cfnade.cli.show import TrainingView, show_tried
+from cfnade.cli.job import Job, plan_of, with_plans
+from cfnade.cli.progress import TrainingView
+from cfnade.cli.show import show_tried
 from cfnade.components import component_names, kernel_tasks
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitting import lists_plan
-from cfnade.journals import Several
 from cfnade.training import state
-from cfnade.training.floor import behind_means
-from cfnade.training.implicit import ImplicitPlan, implicit_plan
-from cfnade.training.loop import DivergedError, Reporter, Saving
-from cfnade.training.plan import DataSize, estimate_seconds
-from cfnade.training.run import Plan, Trained, train, train_picks
+from cfnade.training.callbacks import Callback, MessageCallback
+from cfnade.training.implicit import implicit_plan
+from cfnade.training.loop import DivergedError
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import DataSize, TrainingPlan, estimate_seconds, plan_implicit
+from cfnade.training.state import StateStore
+from cfnade.training.train import TrainingResult, train
+from cfnade.training.validation import warn_below_baseline
 
 
-def train_ratings(job: Job, parts: Split, saving: Saving, reporter: Reporter) -> None:
-    """Train, save, and say how it ended."""
-    out, job = saving.folder, with_plans(job, parts)
-    plans, chosen = plans_of(job), job["side"] == "auto"
-    earlier = checkpoint.load(job["from"]) if job["from"] else None
-    if not saving.there():  # killed before its first state: from anew
-        saving = replace(saving, resume=False)
-    view = _view(job, plans, saving)
-    choice = lists_plan(parts, job["lists"], plans, auto=chosen, seed=job["training"]["seed"])
-    _compile(job, plans, choice)
-    if chosen:
-        print(_announced(parts, plans, choice), file=sys.stderr)
-    first, *beside = plans
+def train_ratings(job: Job, parts: Split, store: StateStore, callbacks: Sequence[Callback]) -> None:
+    """Train, save, and print how it ended."""
+    out, job = store.folder, with_plans(job, parts)
+    plan, automatic = plan_of(job), job["side"] == "auto"
+    if not store.exists():  # killed before its first state: start again
+        store = replace(store, resume=False)
+    implicit = plan_implicit(
+        parts.train,
+        job["lists"],
+        plan.members,
+        automatic=automatic,
+        seed=job["training"]["seed"],
+    )
+    plan = replace(plan, implicit=implicit)
+    display = _display(job, plan, store)
+    options = RunOptions(
+        n_threads=job["threads"],
+        device=job["device"],
+        init_model=checkpoint.load(job["from"]) if job["from"] else None,
+        store=store,
+    )
+    _compile(job, plan)
+    if automatic:
+        print(_announced(parts, plan), file=sys.stderr)
     try:
-        with nothing_lost(out), view, interruptible() as stop:
-            trained = train(
-                parts,
-                side=first.side,
-                architecture=first.architecture,
-                settings=first.settings,
-                seeds=job["seeds"],
-                beside=beside,
-                choose=chosen,
-                lists=choice,
-                start=earlier,
-                device=job["device"],
-                threads=job["threads"],
-                saving=saving,
-                reporter=Several(view, reporter),
-                say=say,
-                stop=stop,
-            )
+        with nothing_lost(out), display, interruptible() as stop:
+            shown = replace(options, callbacks=[display, *callbacks], should_stop=stop)
+            trained = train(parts, plan, shown)
     except DivergedError:
-        state.forget(out)  # going on would only diverge again
+        state.delete_states(out)  # it would diverge again
         raise
     _save(trained, job, out)
     _say_how_it_ended(trained, parts, out, job["without_context"])
 
 
-def _view(job: Job, plans: Sequence[Plan], saving: Saving) -> TrainingView:
-    """What is shown while it trains."""
-    earlier = state.stamps_of_states(saving.folder)
+def _display(job: Job, plan: TrainingPlan, store: StateStore) -> TrainingView:
+    """Return the progress display, which also begins the run in the folder."""
+    earlier = state.state_times(store.folder)
 
     def begin() -> None:
-        """The first step is done: nothing is wrong with the arguments, the earlier run may go."""
-        if not saving.resume:
-            begin_run(saving.folder, job, earlier)
+        """The first step is done: the arguments are valid, and the earlier run may be removed."""
+        if not store.resume:
+            begin_run(store.folder, job, earlier)
 
-    epochs = [settings.epochs for settings in settings_of_members(job)]
-    done = state.read_histories(saving.folder, len(epochs)) if saving.resume else []
-    names = [plans[0].side] * job["seeds"] + [plan.side for plan in plans[1:]]
-    return TrainingView(names, epochs, saving.folder, done, begin)
+    epochs = [member.training.epochs for member in plan.members]
+    done = state.read_histories(store.folder, len(epochs)) if store.resume else []
+    return TrainingView([member.side for member in plan.members], epochs, store.folder, done, begin)
 
 
-def _compile(job: Job, plans: Sequence[Plan], choice: ImplicitPlan | None) -> None:
+def _compile(job: Job, plan: TrainingPlan) -> None:
     """Whatever kernels it will need, at once: those of lists while another process is at work."""
     tasks: dict[str, None] = {}
     if job["device"] == "cpu":
-        ridges = [(plan.side, plan.architecture.get("ridge", 0)) for plan in plans]
+        ridges = [(one.side, one.model.get("ridge", 0)) for one in plan.members]
         named = [component_names(side, ridge=ridge) for side, ridge in ridges]
         tasks = {task: None for sides in named for task in kernel_tasks(sides)}
         tasks["newcomers"] = None
-        if any(plan.architecture.get("factors") for plan in plans):
+        if any(one.model.get("factors") for one in plan.members):
             tasks["factors"] = None
-    if choice is not None:
+    if plan.implicit is not None:
         tasks["picks"] = None
     if tasks:
         compile_kernels(*tasks)
 
 
-def _save(trained: Trained, job: Job, out: Path) -> None:
-    facts = trained.fitted.facts | {"job": job}
+def _save(trained: TrainingResult, job: Job, out: Path) -> None:
+    facts = trained.model.facts | {"job": job}
     if job["side"] == "auto":
         auto = {"minutes": job["minutes"], "lists": job["lists"]}
         facts |= {"auto": auto | {"refit": job["training"]["refit"]}}
-    model = replace(trained.fitted, facts=facts)
+    model = replace(trained.model, facts=facts)
     with nothing_lost(out):
         checkpoint.save(model, out, with_context=not job["without_context"])
         if trained.diverged:
-            state.forget(out)
+            state.delete_states(out)
         elif not trained.stopped:
             end_run(out, job)
 
 
-def _announced(parts: Split, plans: list[Plan], choice: ImplicitPlan | None) -> str:
-    seconds = estimate_seconds(DataSize.of(parts.train), plans)
-    seconds += 0.0 if choice is None else choice.seconds
+def _announced(parts: Split, plan: TrainingPlan) -> str:
+    seconds = estimate_seconds(DataSize.of(parts.train), plan.members)
+    seconds += 0.0 if plan.implicit is None else plan.implicit.seconds
     took = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    names = ", ".join([*(plan.side for plan in plans), *(["lists"] if choice else [])])
+    parts_named = [member.side for member in plan.members] + (["lists"] if plan.implicit else [])
+    names = ", ".join(parts_named)
     return f"to be tried: {names}; about {took} on two cores (--minutes 10 to search longer)"
 
 
@@ -127,8 +125,10 @@ _WITHOUT_CONTEXT = {
 }
 
 
-def _say_how_it_ended(trained: Trained, parts: Split, out: Path, without_context: bool) -> None:
-    facts = trained.fitted.facts
+def _say_how_it_ended(
+    trained: TrainingResult, parts: Split, out: Path, without_context: bool
+) -> None:
+    facts = trained.model.facts
     best = f"epoch {facts['best_epoch']}"
     if "members" in facts:
         best = f"{len(facts['members'])} members"
@@ -138,7 +138,7 @@ def _say_how_it_ended(trained: Trained, parts: Split, out: Path, without_context
     show_tried(facts.get("tried", []))
     _show_choice(facts)
     print(f"{out}: model of {best}, {facts['seconds']:.1f} s of training")
-    if (warning := behind_means(facts)) is not None:
+    if (warning := warn_below_baseline(facts)) is not None:
         print(f"warning: {warning}", file=sys.stderr)
     if trained.diverged:
         raise TrainingError(
@@ -147,7 +147,7 @@ def _say_how_it_ended(trained: Trained, parts: Split, out: Path, without_context
     if trained.stopped:
         print(f"stopped; go on with: cfnade train --resume --out {out}")
     elif without_context:
-        print(_WITHOUT_CONTEXT[trained.fitted.takes_histories])
+        print(_WITHOUT_CONTEXT[trained.model.takes_histories])
     else:
         print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
 
@@ -164,29 +164,30 @@ def _show_choice(facts: dict[str, Any]) -> None:
 # -- interactions --------------------------------------------------------------------------------
 
 
-def train_interactions(job: Job, parts: Split, saving: Saving) -> None:
-    """Train, save, and say how it ended."""
+def train_interactions(job: Job, parts: Split, store: StateStore) -> None:
+    """Train, save, and print how it ended."""
     _refuse_ratings(job)
     compile_kernels("picks", "requests")
-    out = saving.folder
-    if not saving.resume:
+    out = store.folder
+    if not store.resume:
         begin_run(out, job)
     seed, minutes = job["training"]["seed"], job["minutes"]
-    plan = implicit_plan(parts.train, seed=seed, time_budget=minutes)
+    plan = TrainingPlan(implicit=implicit_plan(parts.train, seed=seed, time_budget=minutes))
+    options = RunOptions(n_threads=job["threads"], callbacks=[MessageCallback(say)])
     with nothing_lost(out), interruptible() as stop:
-        trained = train_picks(parts, plan, threads=job["threads"], say=say, stop=stop)
-        model = replace(trained.fitted, facts=trained.fitted.facts | {"job": job})
+        trained = train(parts, plan, replace(options, should_stop=stop))
+        model = replace(trained.model, facts=trained.model.facts | {"job": job})
         checkpoint.save(model, out, with_context=not job["without_context"])
         if not trained.stopped:
             end_run(out, job)
-    _show_choice(trained.fitted.facts)
+    _show_choice(trained.model.facts)
     if trained.stopped:
         print(f"stopped early; train again with: cfnade train --resume --out {out}")
         return
-    seconds = trained.fitted.facts["lists"]["total_seconds"]
+    seconds = trained.model.facts["lists"]["total_seconds"]
     print(f"{out}: model of interactions, {seconds:.1f} s of training")
     print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
-    state.forget(out)
+    state.delete_states(out)
 
 
 def _refuse_ratings(job: Job) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cfnade.cli.at_work import compile_kernels, interruptible, next_command, say
+from cfnade.cli.at_work import compile_kernels, interruptible, next_command
 from cfnade.cli.folder import begin_run, end_run, own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, new_job
 from cfnade.exceptions import CfnadeError, TrainingError
@@ -110,7 +110,7 @@ def _named(job: Job) -> Job:
 
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
-    from cfnade.cli.show import TrainingView
+    from cfnade.cli.progress import TrainingView
     from cfnade.components import component_names, kernel_task
     from cfnade.config import TrainingConfig
     from cfnade.distributed import state as rank_state
@@ -149,8 +149,7 @@ def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
             start=Path(job["from"]) if job["from"] else None,
             threads=job["threads"],
             saving=rank_state.RankStateStore(out, given.save_every, resume, group),
-            reporter=view,
-            say=say if first else lambda _: None,
+            callbacks=[] if view is None else [view],
             stop=shown.enter_context(interruptible()),
             facts={"job": job},
             with_context=not job["without_context"],

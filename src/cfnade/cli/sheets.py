@@ -11,9 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES
-from cfnade.data.parse import to_numbers
-from cfnade.data.raw_table import parse_or_raise
-from cfnade.data.readers.encoding import decode
+from cfnade.data.raw_table import parse_or_raise, to_numbers
+from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.inference.predictor import Predictor
 
@@ -103,7 +102,7 @@ def seconds_of(texts: list[str], where: Callable[[int], str]) -> npt.NDArray[np.
     try:
         columns = {"time": pl.Series(texts, dtype=pl.String)}
         parsed = parse_or_raise(columns, lambda row, _: where(row), is_text=True)
-        return parsed.columns["time"].values.to_numpy()
+        return parsed.frame["time"].to_numpy()
     except DataError as error:
         raise _advising(error, "correct it") from error
 

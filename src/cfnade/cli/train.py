@@ -14,7 +14,7 @@ from cfnade.cli.at_work import compile_ahead, lasting
 from cfnade.cli.folder import own_folder, refuse_finished, refuse_overwriting
 from cfnade.cli.job import Job, earlier_job, load_parts, new_job
 from cfnade.exceptions import TrainingError
-from cfnade.journals import journal
+from cfnade.integrations.callbacks import logging_callback
 
 _model, _training, _files = panel("The model"), panel("Training"), panel("Files")
 _ranks = panel("On several machines")
@@ -143,22 +143,23 @@ def train(
         else:
             job = new_job(asked)
             refuse_overwriting(out, force=force)
-        with journal(log, out, asked | asked["model"] | asked["training"]) as reporter:
-            _train(job, out, resume, save_every, reporter)
+        arguments = asked | asked["model"] | asked["training"]
+        callbacks = [] if log is None else [logging_callback(log, out, arguments)]
+        _train(job, out, resume, save_every, callbacks)
 
 
-def _train(job: Job, out: Path, resume: bool, save_every: float, reporter: Any) -> None:
+def _train(job: Job, out: Path, resume: bool, save_every: float, callbacks: list[Any]) -> None:
     with lasting():
         if job["side"] == "auto" and job["device"] == "cpu":
             # While all else is imported and the ratings are read.
             compile_ahead("ridge", "blocks", "picks")
         from cfnade.cli.one_process import train_interactions, train_ratings
-        from cfnade.training.loop import Saving
+        from cfnade.training.state import StateStore
 
     parts = load_parts(job)
     print(parts, file=sys.stderr)
-    saving = Saving(out, save_every, resume)
+    store = StateStore(out, save_every, resume)
     if parts.train.implicit:
-        train_interactions(job, parts, saving)
+        train_interactions(job, parts, store)
     else:
-        train_ratings(job, parts, saving, reporter)
+        train_ratings(job, parts, store, callbacks)

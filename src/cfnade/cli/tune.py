@@ -130,13 +130,10 @@ def _open_study(file: Path, name: str) -> Any:
 
 
 def _valid_rmse(parts: Any, recipe: Any, threads: int | None) -> float:
-    from cfnade.training.run import train
+    from cfnade.training.options import RunOptions
+    from cfnade.training.plan import plan_side
+    from cfnade.training.train import train
 
-    trained = train(
-        parts,
-        side=recipe.side,
-        architecture=recipe.model,
-        settings=recipe.training,
-        threads=threads,
-    )
-    return float(trained.fitted.facts["valid"]["rmse"])
+    plan = plan_side(recipe.side, recipe.model, recipe.training)
+    trained = train(parts, plan, RunOptions(n_threads=threads))
+    return float(trained.model.facts["valid"]["rmse"])

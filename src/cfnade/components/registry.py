@@ -112,18 +112,6 @@ def new_member(
     return Member(sides)
 
 
-def bytes_of_weights(names: tuple[str, ...], ratings: Dataset, fields: Mapping[str, Any]) -> int:
-    """What a member's parameters would take; sides that read no rows have few, and count nothing.
-
-    Nothing of that size is made.
-    """
-    kinds = [KINDS[name] for name in names if KINDS[name].axis is not None]
-    with torch.device("meta"):
-        sides = [kind.side.sized(kind.axis, ratings, fields) for kind in kinds]
-    tensors = [tensor for side in sides for tensor in side.network.state_dict().values()]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
 def saved_member(
     described: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, Mapping[str, Array]]
 ) -> Member:

@@ -48,11 +48,10 @@ _MORE_NAMES = {
     "weight": "quantities frequencies",
 }
 _ENDINGS = ("id", "", "ids", "s", "no", "nr", "num", "number", "index", "idx", "key", "code")
-_PLURAL = ("", "s")
 
 
 def _names_of(role: str) -> list[str]:
-    endings = _ENDINGS if role in ("user", "item") else _PLURAL
+    endings = _ENDINGS if role in ("user", "item") else ("", "s")
     stems = _STEMS[role].split()
     common = [stem + ending for stem in stems for ending in endings[:2]]
     rare = [stem + ending for stem in stems for ending in endings[2:]]
@@ -155,11 +154,9 @@ class ColumnRoles:
     ) -> str:
         """Raise if a column that is not read looks like ratings; else return the assumption.
 
-        Rows without a known column of ratings count as interactions. A column of likes and dislikes
-        under an unusual name must not disappear that way.
+        For rows that count as interactions because no column of ratings is known: a column of
+        likes and dislikes under an unusual name must not disappear that way.
         """
-        if not self.implicit_assumed:
-            return ""
         used = {*self.positions().values(), *self.item_columns(names or ()).values()}
         candidates = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # the caller ignores them
         used |= {place for place, name in enumerate(names or ()) if bare_name(name) in candidates}
@@ -181,27 +178,35 @@ def assign_roles(
     names: Sequence[str] | None, width: int, options: LoadOptions, label: str
 ) -> ColumnRoles:
     """Assign roles to `width` columns, by their names or, without names, by position."""
-    requested = _requested(options)
-    absent = _absent(options)
-    places = {
-        role: _position(role, requested_column, names, width, label)
-        for role, requested_column in requested.items()
-    }
+    requested, absent = dict[str, str | int](), {"rating"} if options.implicit else set[str]()
+    for role in COLUMN_NAMES:
+        value = getattr(options, role)
+        if value is False:
+            absent.add(role)
+        elif value is not None:
+            requested[role] = value
+    if options.implicit and "rating" in requested:
+        raise DataError("rating= and implicit=True exclude each other; leave one of them out")
+    places = {role: _position(role, c, names, width, label) for role, c in requested.items()}
     if len(set(places.values())) < len(places):
         raise DataError(f"{label}: one column is given twice: {requested}")
-    for role in COLUMN_NAMES:
-        if role in places or role in (*absent, "weight"):
+    for role in _ORDER:
+        if role in places or role in absent:
             continue
-        if names is None:
-            guess = _by_position(role, width, requested)
-        else:
+        guess = None
+        if names is not None:
             guess = find_name(COLUMN_NAMES[role], names, label)
+        elif width <= 4 or requested:  # wide tables put anything anywhere
+            guess = _ORDER.index(role) if _ORDER.index(role) < width else None
         if guess is not None and guess not in places.values():
             places[role] = guess
     for role in _REQUIRED:
-        if role not in (*places, *absent) and names is not None:
+        if role not in places and role not in absent and names is not None:
             places |= _by_last_word(role, names, places)
-    if missing := _missing(places, names, width, options):
+    missing = [role for role in _REQUIRED if role not in places]
+    if missing == ["rating"] or width == 2 or options.implicit:  # perhaps these are interactions
+        missing = [r for r in missing if r != "rating" or _may_rate(names, width, options)]
+    if missing:
         raise DataError(_question(missing, names, width, label))
     implicit = "rating" not in places
     if not implicit and "weight" in places:
@@ -236,7 +241,7 @@ def _kind_of(column: pl.Series, name: str) -> str | None:
     """Return a key of `_ADVICE`, "amount" or None, from the values of a column and its name."""
     import polars as pl
 
-    from cfnade.data.parse import to_numbers
+    from cfnade.data.raw_table import to_numbers
 
     column = column.drop_nulls()
     if column.dtype == pl.Boolean:
@@ -270,36 +275,10 @@ def _kind_of(column: pl.Series, name: str) -> str | None:
     return preference if few and halves and max(-low, high) <= _MAX_RATING else None
 
 
-def _requested(options: LoadOptions) -> dict[str, str | int]:
-    """Return the columns that the caller named."""
-    values = {role: getattr(options, role) for role in COLUMN_NAMES}
-    if options.implicit and values["rating"] is not None:
-        raise DataError("rating= and implicit=True exclude each other; leave one of them out")
-    return {r: value for r, value in values.items() if value is not None and value is not False}
-
-
-def _absent(options: LoadOptions) -> list[str]:
-    """Return the roles that no column has, by the word of the caller."""
-    absent = [role for role in ("time", "weight") if getattr(options, role) is False]
-    return [*absent, "rating"] if options.implicit else absent
-
-
-def _missing(
-    places: dict[str, int], names: Sequence[str] | None, width: int, options: LoadOptions
-) -> list[str]:
-    """Return the roles to ask for; rows without ratings may be interactions."""
-    missing = [role for role in _REQUIRED if role not in places]
-    if missing == ["rating"] or width == 2 or options.implicit:
-        return [role for role in missing if role != "rating" or _may_rate(names, width, options)]
-    return missing
-
-
 def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> bool:
     """Return whether a column may hold ratings without a usual name."""
-    if options.implicit or options.weight:
+    if options.implicit or (options.weight is not None and options.weight is not False):
         return False
-    if isinstance(options.weight, int) and options.weight is not False:
-        return False  # column 0
     if names is None:
         return width > 2
     # "avg_rating" may be the rating or not: the caller must decide
@@ -342,16 +321,17 @@ def _position(
 def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") -> int | None:
     """Return the position of the most telling name; with a label, it must occur once."""
     bare = [bare_name(name) for name in names]
-    match = next((name for name in candidates if name in bare), None)
-    if match is None:
-        return None
-    if label and bare.count(match) > 1:
-        place = bare.index(match)
-        raise DataError(
-            f"{label}: {bare.count(match)} columns are named {names[place]!r}; give the position "
-            "(from 0) of the one that counts, such as rating=2"
-        )
-    return bare.index(match)
+    for candidate in candidates:
+        if candidate not in bare:
+            continue
+        place = bare.index(candidate)
+        if label and bare.count(candidate) > 1:
+            raise DataError(
+                f"{label}: {bare.count(candidate)} columns are named {names[place]!r}; give the "
+                "position (from 0) of the one that counts, such as rating=2"
+            )
+        return place
+    return None
 
 
 def _by_last_word(role: str, names: Sequence[str], assigned: dict[str, int]) -> dict[str, int]:
@@ -372,14 +352,6 @@ def _last_word(name: str) -> str:
     while len(words) > 1 and words[-1] in _ENDINGS:
         words.pop()
     return words[-1] if words[-1] in _LAST_WORDS["item"] else words[-1].removesuffix("s")
-
-
-def _by_position(role: str, width: int, requested: dict[str, Any]) -> int | None:
-    """Return the position in the order user, item, rating, time, usual without a header."""
-    place = _ORDER.index(role)
-    if width > 4 and not requested:
-        return None  # wide tables put anything anywhere
-    return place if place < width else None
 
 
 def bare_name(name: str) -> str:

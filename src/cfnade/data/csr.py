@@ -83,11 +83,6 @@ class CsrRows(Memo):
         return np.diff(self.offsets)
 
 
-def chunk_slices(n: int) -> list[slice]:
-    """Split n rows into slices of `CHUNK` rows; the last may be shorter."""
-    return [slice(first, first + CHUNK) for first in range(0, n, CHUNK)]
-
-
 def offsets_from_counts(counts: IntArray) -> IntArray:
     """Return where each row starts, and the end of the last, (N+1,)."""
     offsets = np.zeros(len(counts) + 1, np.int64)
@@ -116,7 +111,8 @@ def index_sums(
         weights: Returns the weights of a slice of `index`, or None where each is 1.
     """
     out = np.zeros(count)
-    for rows in chunk_slices(len(index)):
+    for start in range(0, len(index), CHUNK):
+        rows = slice(start, start + CHUNK)
         out += np.bincount(index[rows], weights(rows), count)
     return out
 

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import Array, IndexArray, IntArray
-from cfnade.data.csr import CsrRows, chunk_slices, read_only
+from cfnade.data import csr
+from cfnade.data.csr import CsrRows, read_only
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
-from cfnade.utils.caching import Memo, locked_cached_property
+from cfnade.utils.caching import Memo
 from cfnade.utils.text import count_of
 
 Axis = Literal["user", "item"]
@@ -45,16 +46,13 @@ class Subset:
     @cached_property
     def size(self) -> int:
         """Number of rows."""
-        return sum(
-            int(np.count_nonzero(self.labels[rows] == label))
-            for label in self.keep
-            for rows in chunk_slices(len(self.labels))
-        )
+        return sum(len(chunk) for (chunk,) in self.chunks(self.labels))
 
     def chunks(self, *columns: Array) -> Iterator[tuple[Array, ...]]:
         """Yield the rows of some columns of the base data set, chunk by chunk."""
         for label in self.keep:
-            for rows in chunk_slices(len(self.labels)):
+            for start in range(0, len(self.labels), csr.CHUNK):
+                rows = slice(start, start + csr.CHUNK)
                 mask = self.labels[rows] == label
                 if mask.any():
                     yield tuple(column[rows][mask] for column in columns)
@@ -89,6 +87,11 @@ class Dataset(Memo):
         weights: Weights of interactions, above 0, (n,); None if each counts once.
     """
 
+    users: IndexArray
+    items: IndexArray
+    levels: LevelArray
+    times: TimeArray | None
+    weights: WeightArray | None
     scale: Scale
     user_ids: IdArray
     item_ids: IdArray
@@ -112,15 +115,11 @@ class Dataset(Memo):
         source: str = "",
         weights: WeightArray | None = None,
     ) -> None:
-        columns: dict[str, Array | None] = {
-            "users": users,
-            "items": items,
-            "levels": levels,
-            "times": times,
-            "weights": weights,
-        }
+        columns: dict[str, Array] = {"users": users, "items": items, "levels": levels}
+        columns |= {} if times is None else {"times": times}
+        columns |= {} if weights is None else {"weights": weights}
         self._set(
-            {name: column for name, column in columns.items() if column is not None},
+            columns,
             None,
             scale=scale,
             user_ids=user_ids,
@@ -135,63 +134,36 @@ class Dataset(Memo):
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
             raise DataError(f"the columns have different lengths: {sizes}")
-        for name in TABLES:
-            if attributes[name] is not None:
-                attributes[name] = read_only(attributes[name])
-        self.__dict__.update(
-            attributes,
-            _columns={name: read_only(column) for name, column in columns.items()},
-            _subset=subset,
-        )
+        for arrays in (columns, attributes):
+            for name, array in arrays.items():
+                if isinstance(array, np.ndarray) and array.flags.writeable:
+                    arrays[name] = array.view()
+                    arrays[name].flags.writeable = False
+        self.__dict__.update(attributes, _columns=columns, _subset=subset)
+        if subset is None:
+            self.__dict__.update(dict.fromkeys(_COLUMNS) | columns)
+
+    def __getattr__(self, name: str) -> Any:
+        """Copy the rows of a subset's column when it is first accessed."""
+        if name not in _COLUMNS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        subset, column = self._subset, self._columns.get(name)
+        if subset is not None and column is not None:
+            base = column
+            column = self.memo(name, lambda: read_only(subset.copy(base)))
+        self.__dict__[name] = column
+        return column
 
     def __setattr__(self, name: str, _: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: cannot assign to {name!r}")
 
     def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Any, ...]]:
         """For other processes: a subset with its own rows alone, and without cached values."""
-        columns = {name: self._column(name) for name in self._columns}
+        columns = {name: getattr(self, name) for name in self._columns}
         return _new, (type(self), columns, None, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*TABLES, "scale", "source")}
-
-    # -- columns ------------------------------------------------------------------------------
-
-    @locked_cached_property
-    def users(self) -> IndexArray:
-        """Index of each pair's user in `user_ids`, (n,)."""
-        column: IndexArray = self._copy_column("users")
-        return column
-
-    @locked_cached_property
-    def items(self) -> IndexArray:
-        """Index of each pair's item in `item_ids`, (n,)."""
-        column: IndexArray = self._copy_column("items")
-        return column
-
-    @locked_cached_property
-    def levels(self) -> LevelArray:
-        """Index of each rating in `scale.values`, (n,); 0 for interactions."""
-        column: LevelArray = self._copy_column("levels")
-        return column
-
-    @locked_cached_property
-    def times(self) -> TimeArray | None:
-        """Seconds since 1970, (n,)."""
-        return self._copy_column("times") if "times" in self._columns else None
-
-    @locked_cached_property
-    def weights(self) -> WeightArray | None:
-        """Weights of interactions, (n,); None if each counts once."""
-        return self._copy_column("weights") if "weights" in self._columns else None
-
-    def _copy_column(self, name: str) -> Any:
-        column = self._columns[name]
-        return column if self._subset is None else read_only(self._subset.copy(column))
-
-    def _column(self, name: str) -> Array:
-        column: Array = getattr(self, name)
-        return column
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -208,8 +180,8 @@ class Dataset(Memo):
         if self._subset is not None:
             yield from self._subset.chunks(*arrays)
             return
-        for rows in chunk_slices(len(self)):
-            yield tuple(array[rows] for array in arrays)
+        for start in range(0, len(self), csr.CHUNK):
+            yield tuple([array[start : start + csr.CHUNK] for array in arrays])
 
     def __len__(self) -> int:
         return len(self._columns["users"]) if self._subset is None else self._subset.size
@@ -264,7 +236,7 @@ class Dataset(Memo):
         counts, n_levels = self.counts(axis), len(self.scale)
         if self._is_grouped(rows):
             return CsrRows.from_grouped(
-                counts, self._column(columns), self.levels, n_columns, n_levels
+                counts, getattr(self, columns), self.levels, n_columns, n_levels
             )
         return CsrRows.from_chunks(
             counts, self.chunks(rows, columns, "levels"), n_columns, n_levels
@@ -316,12 +288,12 @@ class Dataset(Memo):
         """
         columns = self._columns
         if self._subset is not None:
-            columns = {name: self._column(name) for name in columns}
+            columns = {name: getattr(self, name) for name in columns}
         return _new(type(self), columns, Subset(labels, keep), self._attributes())
 
     def select(self, rows: npt.NDArray[Any]) -> Self:
         """Return a copy of the rows at these positions, or where the mask is true."""
-        columns = {name: self._column(name)[rows] for name in self._columns}
+        columns = {name: getattr(self, name)[rows] for name in self._columns}
         return _new(type(self), columns, None, self._attributes())
 
     def concat(self, dataset: Self) -> Self:
@@ -336,7 +308,7 @@ class Dataset(Memo):
             columns, subset = self._columns, Subset(first.labels, (*first.keep, *second.keep))
             return _new(type(self), columns, subset, self._attributes())
         columns = {
-            name: np.concatenate([self._column(name), dataset._column(name)])
+            name: np.concatenate([getattr(self, name), getattr(dataset, name)])
             for name in self._columns
         }
         return _new(type(self), columns, None, self._attributes())
@@ -348,7 +320,7 @@ class Dataset(Memo):
         subset = self._subset
         changed = {name: column for name, column in changed.items() if column is not None}
         if changed:
-            columns, subset = {name: self._column(name) for name in columns}, None
+            columns, subset = {name: getattr(self, name) for name in columns}, None
         return _new(type(self), columns | changed, subset, self._attributes() | changes)
 
     # -- files and identity -------------------------------------------------------------------

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cfnade.data.cache import cache_dir
 from cfnade.data.dataset import Dataset
+from cfnade.data.storage import cache_dir
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write, write_text
 

@@ -14,12 +14,11 @@ import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES, ITEM_COLUMN_NAMES, find_name
 from cfnade.data.dataset import Dataset
-from cfnade.data.parse import Locate, parse_ids
-from cfnade.data.readers.encoding import decode
-from cfnade.data.readers.files import SourceFiles, open_source
+from cfnade.data.raw_table import Locate, parse_or_raise
+from cfnade.data.readers.files import SourceFiles, open_source, table_kind
 from cfnade.data.readers.frames import to_polars
-from cfnade.data.readers.tables import read_whole, table_kind
-from cfnade.data.readers.text import BadLines, read_fields, sniff
+from cfnade.data.readers.tables import read_whole
+from cfnade.data.readers.text import BadLines, decode, read_fields, sniff
 from cfnade.exceptions import DataError
 
 log = logging.getLogger(__name__)
@@ -144,12 +143,9 @@ def _ids(table: _Table) -> pl.Series:
             f"{table.label}: which column holds the ids of items? There are {_listed(table)}; name "
             "it item, or id"
         )
-    column = table.frame.to_series(place)
-    parsed = parse_ids(column, "item", table.locate, is_text=table.is_text)
-    if parsed.bad is not None and parsed.explain is not None:
-        row = int(parsed.bad.arg_max() or 0)
-        raise DataError(f"{table.locate(row)}: {'; '.join(parsed.explain(row))}")
-    ids = parsed.values.cast(pl.String).str.strip_chars()
+    column = {"item": table.frame.to_series(place)}
+    parsed = parse_or_raise(column, lambda row, _: table.locate(row), is_text=table.is_text)
+    ids = parsed.frame["item"].cast(pl.String).str.strip_chars()
     repeats = ids.is_first_distinct().not_().arg_true()
     if len(repeats):
         repeat = int(repeats[0])
@@ -162,9 +158,9 @@ def _ids(table: _Table) -> pl.Series:
 
 def _read_path(path: Path) -> _Table:
     source = open_source(path)
-    if len(source.names()) != 1:
-        raise DataError(f"{path}: holds {len(source.names())} files; give the one of the items")
-    return _read_file(source, source.names()[0])
+    if len(source.names) != 1:
+        raise DataError(f"{path}: holds {len(source.names)} files; give the one of the items")
+    return _read_file(source, source.names[0])
 
 
 def _read_file(source: SourceFiles, name: str) -> _Table:

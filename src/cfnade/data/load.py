@@ -8,20 +8,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from cfnade.data import datasets
-from cfnade.data.cache import cached
 from cfnade.data.dataset import Dataset
 from cfnade.data.datasets import DATASETS, PublishedDataset, published_dataset
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers import companion_files, read
-from cfnade.data.readers.files import open_source
+from cfnade.data.readers.files import EDITIONS, SUFFIXES, bare, open_source, read
 from cfnade.data.remote import (
     DATABASES,
+    INPUT_MARK,
     STANDARD_INPUT,
     STORE,
     is_stored_input,
@@ -38,6 +37,7 @@ from cfnade.data.splits import (
     split_from_files,
     split_movielens_100k,
 )
+from cfnade.data.storage import cached
 from cfnade.data.validate import Duplicates, Weighting, build
 from cfnade.exceptions import DataError
 from cfnade.utils.validation import describe_unknown, options
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 _LAYOUT = ("user", "item", "rating", "time", "weight", "separator", "header", "encoding")
 _TEXT = ("separator", "header", "encoding", "skip_bad_lines")
 _COLUMNS = ("user", "item", "rating", "time", "weight")
+_COMPANIONS = {name: (edition.movies, "u.genre") for name, edition in EDITIONS.items()}
 
 
 @options(DataError, "load option")
@@ -56,8 +57,8 @@ class LoadOptions:
     user: str | int | None = None
     item: str | int | None = None
     rating: str | int | None = None
-    time: str | int | bool | None = None
-    weight: str | int | bool | None = None
+    time: str | int | Literal[False] | None = None
+    weight: str | int | Literal[False] | None = None
     implicit: bool = False
     separator: str | None = None
     header: bool | None = None
@@ -71,23 +72,8 @@ class LoadOptions:
     weighting: Weighting = "linear"
 
     def __post_init__(self) -> None:
-        for name in _COLUMNS:
-            object.__setattr__(self, name, self._column(name))
         if self.scale is not None and self.bins is not None:
             raise DataError("scale= and bins= exclude each other: give one of them")
-
-    def _column(self, name: str) -> str | int | None:
-        value = getattr(self, name)
-        if isinstance(value, np.integer):
-            value = int(value)
-        absent = value is False and name in ("time", "weight")
-        if absent or value is None or (isinstance(value, str | int) and type(value) is not bool):
-            column: str | int | None = value
-            return column
-        allowed = "the name of a column or its position from 0"
-        if name in ("time", "weight"):
-            allowed += ", or False to ignore it"
-        raise DataError(f"load option {name} (={value!r}) must be {allowed}")
 
     def describes_file(self) -> bool:
         """Return whether an option describes the layout of the file."""
@@ -102,20 +88,12 @@ class LoadOptions:
         """Return the options that were given and make sense for text only."""
         return [name for name in _TEXT if getattr(self, name) not in (None, False)]
 
-    def to_json(self) -> str:
-        """Return the options as text, by which the cache knows them."""
-        return json.dumps(asdict(self), sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
-
 
 def load(data: Any, *, item_features: Any = None, cache: bool = True, **options: Any) -> Dataset:
     """Read ratings or interactions.
 
-    Formats, columns and the rating scale are recognized; options say what cannot be recognized, or
-    is not as it looks. docs/data.md describes every source and format.
+    Formats, columns and the rating scale are recognized unless options give them. docs/data.md
+    describes every source and format.
 
     Args:
         data: The name of a data set ("ml-1m"), a path, a URL (http, https), the URL of a database
@@ -128,8 +106,7 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
 
             - user, item, rating, time, weight: names of columns, or positions from 0. `weight` has
               counts of interactions. time=False and weight=False ignore these columns.
-            - implicit: Rows are interactions (clicks, plays) without ratings. Counts of a pair are
-              added up.
+            - implicit: Rows are interactions (clicks, plays) without ratings, added up by pair.
             - separator, header, encoding, skip_bad_lines: of text files. Bad lines are an error
               unless they are skipped.
             - query: What to select from a database.
@@ -148,12 +125,16 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     """
     if isinstance(data, str) and data.startswith(STORE):  # never cached: users may be erased
         data, options = _load_store(data, options)
-    load_options = _options(options)
+    for name in options:
+        if name not in LoadOptions.__dataclass_fields__:
+            names = [*LoadOptions.__dataclass_fields__, "item_features", "cache"]
+            raise DataError(describe_unknown("load option", name, names))
+    load_options = LoadOptions(**options)
     if isinstance(data, Dataset):
         if load_options != LoadOptions():
             raise DataError("these are Ratings already; give such arguments when loading the file")
         ratings = data
-    elif isinstance(data, str) and url_scheme(data) in DATABASES:
+    elif isinstance(data, str) and "://" in data and url_scheme(data) in DATABASES:
         from cfnade.data.readers.sql import read_query
 
         ratings = _load_table(read_query(data, load_options.query), load_options, redact_url(data))
@@ -163,20 +144,11 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
         ratings = _load_table(data, load_options)
     else:
         raise DataError("query= is for databases, not for tables in memory; leave it out")
-    if item_features is None:
-        return ratings
-    from cfnade.data.item_table import join_item_table
+    if item_features is not None:
+        from cfnade.data.item_table import join_item_table
 
-    return join_item_table(ratings, item_features)
-
-
-def _options(options: dict[str, Any]) -> LoadOptions:
-    fields = LoadOptions.__dataclass_fields__
-    for name in options:
-        if name not in fields:
-            names = [*fields, "item_features", "cache"]
-            raise DataError(describe_unknown("load option", name, names))
-    return LoadOptions(**options)
+        ratings = join_item_table(ratings, item_features)
+    return ratings
 
 
 def _load_table(table: Any, options: LoadOptions, label: str = "the frame") -> Dataset:
@@ -193,10 +165,10 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
     """Load a path, a data set's name, or what a URL leads to."""
     published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, options.query)
-    options = replace(options, query=None)
+    options, companions = replace(options, query=None), companion_files(path)
 
     def parse() -> tuple[Dataset, str]:
-        table = read(path, options)
+        table = read(path, options, companions)
         if published is not None:
             table = _relabel(table, published, path)
         ratings = build(table, options)
@@ -204,20 +176,45 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
             published.check(ratings, path, len(table))
         return ratings, _describe(table, ratings, options)
 
-    key = f"{published.name if published else ''} {options.to_json()}"
-    cache = cache and not is_stored_input(path)  # it is bounded; its parsed copy would not be
-    ratings, description = cached(path, key, parse, companion_files(path)) if cache else parse()
+    if (path.parent / INPUT_MARK).exists() and is_stored_input(path):
+        cache = False  # inputs are bounded; their parsed copies would not be
+    if cache:
+        fields = json.dumps(asdict(options), sort_keys=True, default=_to_json)
+        key = f"{published.name if published else ''} {fields}"
+        ratings, description = cached(path, key, parse, companions)
+    else:
+        ratings, description = parse()
     log.info("%s: %s", path, description)
     return ratings
+
+
+def _to_json(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
+
+
+def companion_files(path: Path) -> list[Path]:
+    """Return the files of titles beside a single file of ratings, which are read with it."""
+    bare_names: tuple[str, ...] = ()
+    for ratings_name, names in {**_COMPANIONS, ".inter": ()}.items():
+        stem, match, suffix = path.name.lower().partition(ratings_name)
+        if match and suffix in ("", *SUFFIXES) and (not stem or not names):
+            bare_names = names or (f"{stem}.item",)  # of RecBole
+    if not bare_names or path.is_dir():
+        return []
+    try:
+        siblings = [s for s in path.parent.iterdir() if s.name.lower().startswith(bare_names)]
+    except OSError:
+        return []  # a folder that may not be listed: the ratings can still be read
+    return [s for s in sorted(siblings) if bare(s.name) in bare_names and s.is_file()]
 
 
 def _describe(table: RawTable, ratings: Dataset, options: LoadOptions) -> str:
     """Return what was recognized, and how many identical rows were dropped."""
     identical = 0
-    if not ratings.implicit and options.duplicates == "error":
+    if not table.implicit and options.min_rating is None and options.duplicates == "error":
         identical = len(table) - len(ratings)
     words = f"{identical:,} identical duplicate rows were dropped" if identical else ""
-    return "; ".join(part for part in (table.description, table.assumed, words) if part)
+    return "; ".join(filter(None, [table.description, table.assumed, words]))
 
 
 def _load_store(address: str, options: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, Any]]:
@@ -273,6 +270,10 @@ def locate(data: str | Path, published: PublishedDataset | None, query: str | No
     """Return where the data is on disk, after a download if need be."""
     if published is not None and query is None:
         return datasets.locate(published)
+    if query is None and data != STANDARD_INPUT and "://" not in str(data):
+        path = Path(data).expanduser()
+        if path.is_file() or path.is_dir():
+            return path
     path = resolve(data, query)
     if isinstance(data, str) and path.name == data and not path.suffix and not path.exists():
         published_dataset(data)  # its error lists the names

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from cfnade.data.cache import cache_dir
+from cfnade.data.storage import cache_dir
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
 from cfnade.utils.safetensors_io import digest_file, digest_text
@@ -49,9 +49,10 @@ _SECRETS = {
 }
 _HIDDEN = "***"
 
+INPUT_MARK = ".kept"
+"""Marks a folder of the cache that may be removed, unlike that of a download."""
 _INPUT = "standard-input"
 _QUERY_RESULT = "query-result"
-_INPUT_MARK = ".kept"  # marks a folder that may be removed, unlike that of a download
 _BLOCK = 1 << 20
 _PIPE_ADVICE = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
 _BY_HAND = "check the address and the network, or download the file and give its path"
@@ -152,7 +153,7 @@ def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
             if not (folder / name).exists():
                 folder.mkdir(exist_ok=True)
                 (scratch / name).replace(folder / name)
-            (folder / _INPUT_MARK).touch()
+            (folder / INPUT_MARK).touch()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         _remove_oldest()
@@ -161,7 +162,7 @@ def store_copy(name: str, write: Callable[[IO[bytes]], None]) -> Path:
 
 def is_stored_input(path: Path) -> bool:
     """Return whether `store_copy` made the file; if so, note that it is in use."""
-    mark = path.parent / _INPUT_MARK
+    mark = path.parent / INPUT_MARK
     if not path.absolute().is_relative_to(_folder()) or not mark.exists():
         return False
     with suppress(OSError):
@@ -201,7 +202,7 @@ def _remove_oldest() -> None:
         except OSError:
             return 0.0  # another process has just removed it
 
-    for mark in sorted(_folder().glob(f"*/{_INPUT_MARK}"), key=last_use)[:-KEPT_INPUTS]:
+    for mark in sorted(_folder().glob(f"*/{INPUT_MARK}"), key=last_use)[:-KEPT_INPUTS]:
         log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
         shutil.rmtree(mark.parent, ignore_errors=True)
 

@@ -79,9 +79,7 @@ class Scale:
 
     def nearest(self, values: FloatArray) -> LevelArray:
         """Return the level that each value belongs to, on the scale or not. Shape (n,)."""
-        grid = self.array()
-        cuts = (grid[1:] + grid[:-1]) / 2 if self.edges is None else self.edges
-        return np.searchsorted(cuts, values, side="right").astype(np.uint8)
+        return self.levels_of(values)[0]
 
     def levels_of(self, values: npt.NDArray[Any]) -> tuple[LevelArray, npt.NDArray[np.bool_]]:
         """Return the levels of values, and which of them lie on the scale. Shapes (n,), (n,)."""
@@ -90,13 +88,16 @@ class Scale:
             levels, fits = self.levels_of(possible.astype(np.float64))
             return levels[values.view(np.uint8)], fits[values.view(np.uint8)]
         levels, fits = np.empty(len(values), np.uint8), np.empty(len(values), bool)
-        grid = self.array()
-        nearby = _tolerance(grid)
+        grid = np.array(self.values)
+        cuts = (grid[1:] + grid[:-1]) / 2 if self.edges is None else self.edges
+        # Rounding of float32 is no fault, but 10⁷ and 10⁷ + 0.5 are two levels.
+        tolerance = 1e-6 * max(1.0, float(np.abs(grid).max()))
+        tolerance = min([tolerance, *(np.diff(grid) / 10).tolist()])
         for start in range(0, len(values), _CHUNK):  # bounds the memory of the temporaries
             part = slice(start, start + _CHUNK)
-            levels[part] = self.nearest(values[part])
+            levels[part] = np.searchsorted(cuts, values[part], side="right")
             if self.edges is None:
-                fits[part] = np.abs(grid[levels[part]] - values[part]) <= nearby
+                fits[part] = np.abs(grid[levels[part]] - values[part]) <= tolerance
             else:
                 fits[part] = np.isfinite(values[part])
         return levels, fits
@@ -108,15 +109,6 @@ INTERACTIONS = Scale(_ONE_LEVEL)
 
 def _wrong_size(values: tuple[float, ...]) -> DataError:
     return DataError(f"a scale needs 2 to {MAX_LEVELS} levels, got {len(values)}: {values[:6]}")
-
-
-def _tolerance(values: FloatArray) -> float:
-    """Return how far a value may be from a level: rounding of float32, a tenth of a step at most.
-
-    Without the second bound large values merge: 10⁷, 10⁷ + 0.5 and 10⁷ + 1 are three levels.
-    """
-    largest = 1e-6 * max(1.0, float(np.abs(values).max()))
-    return min(largest, float(np.diff(values).min()) / 10) if len(values) > 1 else largest
 
 
 def infer_scale(distinct: FloatArray) -> Scale:

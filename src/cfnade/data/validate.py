@@ -12,8 +12,7 @@ import polars as pl
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
 from cfnade.data.item_table import align_items, texts_or_none
-from cfnade.data.parse import Locate
-from cfnade.data.raw_table import RawTable
+from cfnade.data.raw_table import Locate, RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
 
@@ -35,17 +34,20 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
         raise DataError(f"{table.source or 'the data'}: no ratings in it")
     if options.implicit and not table.implicit:
         table = replace(table, frame=table.frame.drop("rating"), scale=None)
-    if not table.implicit:
+    if "rating" in table.frame.columns:
         check_finite(table.frame["rating"].to_numpy(), "rating", table.locate)
     if options.min_rating is not None:
         table = keep_positive(table, options.min_rating)
-    _check_options(table, options)
-    users, user_ids = encode_ids(table.frame["user"])
-    items, item_ids = encode_ids(table.frame["item"])
-    scale = INTERACTIONS if table.implicit else _scale(table, options)
-    levels = _levels(table, scale)
-    times = table.column("time")
-    described = {"title": None, "genres": None} | _item_texts(table, item_ids)
+    implicit, columns = table.implicit, {c.name: c for c in table.frame}
+    _check_options(options, implicit=implicit)
+    users, user_ids = encode_ids(columns["user"])
+    items, item_ids = encode_ids(columns["item"])
+    scale, levels = INTERACTIONS, np.zeros(len(users), np.uint8)
+    if not implicit:
+        scale = _scale(table, options)
+        levels = _levels(table, scale)
+    texts = {} if table.item_table is None else _item_texts(table.item_table, item_ids)
+    times = columns.get("time")
     ratings = make_dataset(
         users=users,
         items=items,
@@ -53,12 +55,12 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
         scale=scale,
         user_ids=user_ids,
         item_ids=item_ids,
-        times=None if times is None else compact_times(times, table.locate),
-        titles=described["title"],
-        genres=described["genres"],
+        times=None if times is None else compact_times(times.to_numpy(), table.locate),
+        titles=texts.get("title"),
+        genres=texts.get("genres"),
         source=table.source,
     )
-    if table.implicit:
+    if implicit:
         return aggregate_pairs(ratings, table, options.weighting)
     return resolve_duplicates(ratings, table, options.duplicates)
 
@@ -95,31 +97,27 @@ def keep_positive(table: RawTable, min_rating: float) -> RawTable:
 
 def encode_ids(raw: pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
     """Return dense indices and the ascending raw ids that they stand for. Shapes (n,), (N,)."""
-    if raw.dtype.is_integer():
-        return _encode_integers(raw.to_numpy())
-    if raw.dtype != pl.String:
+    if raw.dtype == pl.String:
+        distinct = raw.unique().sort()
+        ids = np.empty(len(distinct), object)
+        ids[:] = distinct.to_list()
+        return raw.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32), ids
+    if not raw.dtype.is_integer():
         raise DataError(f"ids of type {raw.dtype} cannot be used; give integers or strings")
-    distinct = raw.unique().sort()
-    ids = np.empty(len(distinct), object)
-    ids[:] = distinct.to_list()
-    return raw.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32), ids
-
-
-def _encode_integers(raw: npt.NDArray[Any]) -> tuple[IndexArray, npt.NDArray[np.int64]]:
-    low, high = int(raw.min()), int(raw.max())
+    array = raw.to_numpy()
+    low, high = int(array.min()), int(array.max())
     if high > np.iinfo(np.int64).max:
         raise DataError(f"id {high} does not fit into 64 bits; give ids as strings")
-    if high - low > 4 * len(raw) + (1 << 20):
-        ids, index = np.unique(raw.astype(np.int64), return_inverse=True)
+    if high - low > 4 * len(array) + (1 << 20):
+        ids, index = np.unique(array.astype(np.int64), return_inverse=True)
         return index.astype(np.int32), ids
     # Most ids are dense: a table of the ids that occur is far cheaper than sorting all ratings.
-    shifted = raw if low == 0 else raw.astype(np.int64) - low
+    shifted = array if low == 0 else array.astype(np.int64) - low
     seen = np.zeros(high - low + 1, bool)
     seen[shifted] = True
-    ids = np.flatnonzero(seen).astype(np.int64) + low
     index_of_id = np.cumsum(seen, dtype=np.int32)
     index_of_id -= 1
-    return index_of_id[shifted], ids
+    return index_of_id[shifted], np.flatnonzero(seen).astype(np.int64) + low
 
 
 def compact_times(times: npt.NDArray[Any], locate: Locate = "row {}".format) -> TimeArray:
@@ -132,68 +130,54 @@ def compact_times(times: npt.NDArray[Any], locate: Locate = "row {}".format) -> 
     return times.astype(np.int32 if fits else np.int64, copy=False)
 
 
-def _check_options(table: RawTable, options: LoadOptions) -> None:
+def _check_options(options: LoadOptions, *, implicit: bool) -> None:
     """Refuse options of ratings for interactions, and the other way round."""
-    if not table.implicit and options.weighting != "linear":
+    if not implicit and options.weighting != "linear":
         raise DataError(
             "weighting= says what counts of interactions weigh, and these are ratings; leave it "
             "out, or turn them into interactions with min_rating=4 or implicit=True"
         )
-    if table.implicit and options.duplicates != "error":
+    if implicit and options.duplicates != "error":
         raise DataError(
             "duplicates= is for ratings; repeated interactions are counted: leave it out"
         )
     for name in ("scale", "bins"):
-        if table.implicit and getattr(options, name) is not None:
+        if implicit and getattr(options, name) is not None:
             raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
 
 
 def _scale(table: RawTable, options: LoadOptions) -> Scale:
+    """Return the scale of the ratings: as requested, as the source states it, or inferred."""
     if options.scale is not None:
         return parse_scale(options.scale)
     values = table.frame["rating"].to_numpy()
-    if options.bins is not None:
-        return bin_scale(options.bins, float(values.min()), float(values.max()))
-    if table.scale is not None:
-        return table.scale
+    low, high = float(values.min()), float(values.max())
+    label = f"{table.label}: " if table.label else ""
+    advice = f"if they count or measure use (plays, hours), give weight={table.rating_column}"
     unnamed = isinstance(table.rating_column, int) and options.rating is None
     try:
-        scale = infer_scale(_distinct(table.frame["rating"]))
+        if options.bins is not None:
+            return bin_scale(options.bins, low, high)
+        if table.scale is not None:
+            return table.scale
+        if values.dtype.kind in "ui" and values.dtype.itemsize == 1:  # far faster than a hash table
+            seen = np.flatnonzero(np.bincount(values.view(np.uint8))).astype(np.uint8)
+            scale = infer_scale(seen.view(values.dtype).astype(np.float64))
+        else:
+            scale = infer_scale(table.frame["rating"].unique().cast(pl.Float64).to_numpy())
     except DataError as error:
-        if not unnamed or float(values.min()) <= 0 or float(values.min()) == float(values.max()):
-            raise
-        raise DataError(f"{error}; {_weight_hint(table)}") from error
-    if unnamed and len(scale) > _MANY_LEVELS and _look_like_counts(values):
+        hint = f"; {advice}" if unnamed and options.bins is None and 0 < low < high else ""
+        raise DataError(f"{label}{error}{hint}") from error
+    most_are_low = low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
+    if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
-            f"column {table.rating_column} has no name and {len(scale)} levels, {scale}, most "
-            f"ratings in the lowest fifth; {_weight_hint(table)}, or scale= if they are ratings"
+            f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
+            f"most ratings in the lowest fifth; {advice}, or scale= if they are ratings"
         )
     return scale
 
 
-def _look_like_counts(values: npt.NDArray[Any]) -> bool:
-    """Return whether values are positive and most of them in the lowest fifth of their range."""
-    low, high = float(values.min()), float(values.max())
-    return low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
-
-
-def _weight_hint(table: RawTable) -> str:
-    return f"if they count or measure use (plays, hours), give weight={table.rating_column}"
-
-
-def _distinct(values: pl.Series) -> npt.NDArray[np.float64]:
-    if values.dtype in (pl.UInt8, pl.Int8):
-        array = values.to_numpy()
-        counts = np.bincount(array.view(np.uint8), minlength=256)
-        array = np.flatnonzero(counts).astype(np.uint8).view(array.dtype)
-        return array.astype(np.float64)
-    distinct: npt.NDArray[np.float64] = values.unique().cast(pl.Float64).to_numpy()
-    return distinct
-
-
 def _levels(table: RawTable, scale: Scale) -> npt.NDArray[np.uint8]:
-    if table.implicit:
-        return np.zeros(len(table), np.uint8)
     values = table.frame["rating"].to_numpy()
     levels, on_scale = scale.levels_of(values)
     if not on_scale.all():
@@ -205,16 +189,11 @@ def _levels(table: RawTable, scale: Scale) -> npt.NDArray[np.uint8]:
     return levels
 
 
-def _item_texts(table: RawTable, item_ids: npt.NDArray[Any]) -> dict[str, Any]:
+def _item_texts(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> dict[str, Any]:
     """Return titles and genres in the order of the ids."""
-    if table.item_table is None:
-        return {}
-    aligned = align_items(table.item_table.unique("item", keep="last"), item_ids)
-    return {
-        name: texts_or_none(aligned[name])
-        for name in ("title", "genres")
-        if name in aligned.columns
-    }
+    aligned = align_items(table.unique("item", keep="last"), item_ids)
+    names = [name for name in ("title", "genres") if name in aligned.columns]
+    return {name: texts_or_none(aligned[name]) for name in names}
 
 
 # -- repeated pairs -------------------------------------------------------------------------------

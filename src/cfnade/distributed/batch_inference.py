@@ -160,7 +160,7 @@ def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
 def _parsed(frame: pl.DataFrame, name: str) -> Any:
     """Return a column of ratings or times as numbers."""
     parsed = parse_or_raise({name: column(frame, name)}, lambda row, _: f"row {row}")
-    return parsed.columns[name].values.to_numpy()
+    return parsed.frame[name].to_numpy()
 
 
 def _filled(count: int) -> Any:

@@ -17,7 +17,8 @@ import polars as pl
 
 from cfnade.checkpoint.folder import resolve_file
 from cfnade.checkpoint.manifest import MANIFEST
-from cfnade.data.readers.tables import PARQUET, table_kind
+from cfnade.data.readers.files import table_kind
+from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.distributed.batch_inference import BatchPredictor, predictor_of
 from cfnade.distributed.engines import TaskEngine

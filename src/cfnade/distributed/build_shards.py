@@ -106,40 +106,53 @@ def build_shards(
     if overwrite:
         clear(folder)
     if (folder / MANIFEST).exists():
-        _check_same_job(folder, json.loads((folder / MANIFEST).read_text())["job"], job)
+        shards = ShardedRatings.open(folder)
+        _check_same_job(folder, shards.job, job)
         log(f"{out}: is complete")
-        return ShardedRatings.open(folder)
-    work = folder / WORK
+        return shards
     _begin(folder, job)
-    with closing(open_sql(engine, work, n_workers, memory_limit)) as sql:
-        notes = sql.read_files(_read_file, [(work, i, *args) for i, args in _tasks(files, job)])
-        facts = _Facts(notes, files, shard_options, sql)
-        for line in facts.lines:
-            log(line)
-        _create_tables(sql, facts, shard_options)
-        for axis in shard_options.sides:
-            _write_parts(sql, folder, axis, facts)
-        for axis in AXES:
-            _publish(sql, folder / "ids" / axis, f"SELECT idx, id FROM {axis}s ORDER BY idx")
-        counts = dict(sql.rows("SELECT split, count(*) FROM cells GROUP BY split"))
-        sizes = {split: int(counts.get(split, 0)) for split in SPLITS}
-        if not sizes["train"]:
-            raise DataError(
-                f"no rating is left to train on of {sum(sizes.values()):,}; give smaller valid= "
-                "and test="
-            )
-        manifest = manifest_of(
-            folder,
-            sizes=sizes,
-            counts={axis: int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0]) for axis in AXES},
-            scale=facts.scale,
-            weighted=facts.weighted,
-            sides=shard_options.sides,
-            job=job,
-        )
+    with closing(open_sql(engine, folder / WORK, n_workers, memory_limit)) as sql:
+        manifest = _write(sql, folder, files, shard_options, job, log)
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    shutil.rmtree(work)
+    shutil.rmtree(folder / WORK)
     return ShardedRatings.open(folder)
+
+
+def _write(
+    sql: SqlEngine,
+    folder: Path,
+    files: Sequence[Path],
+    shard_options: ShardOptions,
+    job: Note,
+    log: Callable[[str], None],
+) -> Note:
+    """Read the files, run the statements and write all but the manifest, which is returned."""
+    how = job["options"], job["loading"]
+    tasks = [(folder / WORK, number, file, *how) for number, file in enumerate(files)]
+    facts = _Facts(sql.read_files(_read_file, tasks), files, shard_options, sql)
+    for line in facts.lines:
+        log(line)
+    _create_tables(sql, facts, shard_options)
+    counts = dict(sql.rows("SELECT split, count(*) FROM cells GROUP BY split"))
+    sizes = {split: int(counts.get(number, 0)) for number, split in enumerate(SPLITS)}
+    if not sizes["train"]:
+        raise DataError(
+            f"no rating is left to train on of {sum(sizes.values()):,}; give smaller valid= "
+            "and test="
+        )
+    for axis in shard_options.sides:
+        _write_parts(sql, folder, axis, facts)
+    for axis in AXES:
+        _publish(sql, folder / "ids" / axis, f"SELECT idx, id FROM {axis}s ORDER BY idx")
+    return manifest_of(
+        folder,
+        sizes=sizes,
+        counts={axis: int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0]) for axis in AXES},
+        scale=facts.scale,
+        weighted=facts.weighted,
+        sides=shard_options.sides,
+        job=job,
+    )
 
 
 # -- the folder -----------------------------------------------------------------------------------
@@ -196,10 +209,6 @@ def clear(folder: Path) -> None:
 
 
 # -- reading --------------------------------------------------------------------------------------
-
-
-def _tasks(files: Sequence[Path], job: Note) -> list[tuple[int, tuple[Any, ...]]]:
-    return [(i, (file, job["options"], job["loading"])) for i, file in enumerate(files)]
 
 
 def _read_file(work: Path, number: int, file: Path, shard_options: Note, loading: Note) -> Note:
@@ -366,16 +375,17 @@ def _cells(facts: _Facts, how: ShardOptions) -> str:
         for share in (how.test, how.test + (1 - how.test) * how.valid)
     )
     digest = f"substr(md5(concat_ws(':', '{how.seed}', r.user_id, r.item_id)), 1, 8)"
+    split = f"CASE WHEN {digest} < '{test:08x}' THEN 2 WHEN {digest} < '{valid:08x}' THEN 1 ELSE 0"
     rows = f"""
-        SELECT u.idx AS user_idx, i.idx AS item_idx, {level} AS level, r.weight, r.source,
-          {digest} AS digest
-        FROM {facts.relation} r JOIN users u ON r.user_id = u.id
-        JOIN items i ON r.item_id = i.id"""
+        SELECT CAST(u.idx AS INT) AS user_idx, CAST(i.idx AS INT) AS item_idx,
+          CAST({level} AS SMALLINT) AS level, CAST({split} END AS SMALLINT) AS split,
+          r.weight, r.source
+        FROM {facts.relation} r JOIN users u ON r.user_id = u.id JOIN items i ON r.item_id = i.id"""
+    more = f", CAST({facts.amount} AS FLOAT) AS weight" if facts.implicit else ""
+    if not facts.implicit and how.duplicates == "error":
+        more = ", max(level) AS highest"
     return f"""
-        SELECT user_idx, item_idx, CAST({settled} AS SMALLINT) AS level,
-          max(level) AS highest, CAST({facts.amount} AS FLOAT) AS weight,
-          CASE WHEN min(digest) < '{test:08x}' THEN 'test'
-            WHEN min(digest) < '{valid:08x}' THEN 'valid' ELSE 'train' END AS split
+        SELECT user_idx, item_idx, CAST({settled} AS SMALLINT) AS level, min(split) AS split{more}
         FROM ({rows}) pairs GROUP BY user_idx, item_idx"""
 
 
@@ -420,10 +430,10 @@ def _write_parts(sql: SqlEngine, folder: Path, axis: Axis, facts: _Facts) -> Non
     """Write the partitions whose rows are users or items: part p has the columns c % 64 == p."""
     row, column = f"{axis}_idx", "item_idx" if axis == "user" else "user_idx"
     weight = ", weight" if facts.weighted else ""
+    names = " ".join(f"WHEN {number} THEN '{split}'" for number, split in enumerate(SPLITS))
     query = f"""
-        SELECT CAST({row} AS INT) AS row_idx, CAST({column} AS INT) AS column_idx, level{weight},
-          split,
-          CAST({column} % {PARTS} AS INT) AS part,
+        SELECT {row} AS row_idx, {column} AS column_idx, level{weight},
+          CASE split {names} END AS split, {column} % {PARTS} AS part,
           CAST(row_number() OVER (PARTITION BY {row}, split ORDER BY {column}) - 1 AS INT)
             AS position_in_row
         FROM cells"""

@@ -10,9 +10,16 @@ import polars as pl
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers import foreign_format, is_document, ratings_file
-from cfnade.data.readers.files import compression_of, is_spreadsheet, open_source
-from cfnade.data.readers.tables import ARROW, PARQUET, read_columnar, table_kind
+from cfnade.data.readers.files import (
+    compression_of,
+    foreign_format,
+    is_document,
+    is_spreadsheet,
+    open_source,
+    ratings_file,
+    table_kind,
+)
+from cfnade.data.readers.tables import ARROW, PARQUET, read_columnar
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.readers.text_blocks import check_encoding, read_blocks
 from cfnade.exceptions import DataError

@@ -29,7 +29,7 @@ from cfnade.implicit.set_nade_training import (
 )
 from cfnade.implicit.sharpness import FACTORS
 from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.training.state import Progress
+from cfnade.training.state import LoopState
 
 Say = Callable[[str], None]
 PLACES = 20
@@ -88,17 +88,17 @@ class _RunState:
     def save(self, epoch: int, last: bool) -> None:
         """Write the state if it is time, and at the end."""
         run, saving = self._run, self._saving
-        if not last and not saving.due(0, time.monotonic() - self._saved_at):
+        if not last and not saving.is_due(0, time.monotonic() - self._saved_at):
             return
         saving.folder.mkdir(parents=True, exist_ok=True)
-        progress = Progress(epoch=epoch, step=run.trainer.step, history=run.history)
+        progress = LoopState(epoch=epoch, step=run.trainer.step, history=run.history)
         saving.write(run.trainer.state(), progress, self._identity)
         self._saved_at = time.monotonic()
 
     def restore(self) -> int:
         """Return how many epochs an interrupted training had done; 0 if there was none."""
         run, saving = self._run, self._saving
-        if not saving.resume or not saving.there():
+        if not saving.resume or not saving.exists():
             return 0
         tensors, progress = saving.read(self._identity)
         run.trainer.restore(tensors, progress.step)

@@ -73,6 +73,8 @@ class ShardedRatings:
         """What rows may be."""
         self.weighted = bool(manifest["weights"])
         self.fingerprint = str(manifest["fingerprint"])
+        self.job: dict[str, Any] = manifest["job"]
+        """The inputs and options of `build_shards`."""
         self.scale = Scale.saved(manifest["scale"], manifest["edges"])
 
     @classmethod

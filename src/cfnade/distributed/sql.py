@@ -110,7 +110,9 @@ class DuckDb(SqlEngine):
         parts = f", PARTITION_BY ({', '.join(partitions)})" if partitions else ""
         target = folder if partitions else folder / "data.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._run(f"COPY ({query}) TO {_quoted(target)} (FORMAT parquet, COMPRESSION zstd{parts})")
+        self._run(
+            f"COPY ({query}) TO {_quoted(target)} (FORMAT parquet, COMPRESSION snappy{parts})"
+        )
 
     def scan(self, files: Sequence[Path]) -> str:
         return f"read_parquet([{', '.join(map(_quoted, files))}])"

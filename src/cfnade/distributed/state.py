@@ -20,8 +20,14 @@ from torch import Tensor
 
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.training.loop import Saving
-from cfnade.training.state import Progress, lists_folder, read_history, read_state, write_state
+from cfnade.training.state import (
+    LoopState,
+    StateStore,
+    implicit_folder,
+    read_history,
+    read_state,
+    write_state,
+)
 from cfnade.utils.files import write_text
 
 FOLDER, COMMIT = "ranks", "commit.json"
@@ -30,19 +36,17 @@ EVERY = 8
 
 
 @dataclass(frozen=True)
-class RankStateStore(Saving):
+class RankStateStore(StateStore):
     """Where the ranks of a group keep their states, under the run's folder."""
 
     group: ProcessGroup = SINGLE_PROCESS
 
-    def due(self, step: int, seconds: float) -> bool:
+    def is_due(self, step: int, seconds: float) -> bool:
         return step % EVERY == 0 and self.group.any_rank(seconds > self.seconds)
 
-    def write(
-        self, tensors: dict[str, Tensor], progress: Progress, identity: dict[str, Any]
-    ) -> None:
-        name = f"{progress.epoch:05d}-{progress.step:09d}"
-        write_state(self._own(name), tensors, progress, identity)
+    def write(self, tensors: dict[str, Tensor], state: LoopState, identity: dict[str, Any]) -> None:
+        name = f"{state.epoch:05d}-{state.step:09d}"
+        write_state(self._own(name), tensors, state, identity)
         self.group.barrier()
         if self.group.rank == 0:
             written = {"state": name, "ranks": self.group.size}
@@ -52,7 +56,7 @@ class RankStateStore(Saving):
             if earlier.name != name:
                 shutil.rmtree(earlier)
 
-    def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
+    def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], LoopState]:
         written = self.group.broadcast(self._committed())
         where = self.folder / FOLDER / COMMIT
         if not isinstance(written, dict) or set(written) != {"state", "ranks"}:
@@ -65,7 +69,7 @@ class RankStateStore(Saving):
             )
         return read_state(self._own(written["state"]), identity)
 
-    def there(self) -> bool:
+    def exists(self) -> bool:
         written = self.folder / FOLDER / COMMIT
         return self.group.any_rank(self.group.rank == 0 and written.exists())
 
@@ -84,7 +88,7 @@ class RankStateStore(Saving):
 
 def exists(out: Path) -> bool:
     """Whether a folder holds a state that ranks can go on from, of a member or of lists."""
-    return any((place / FOLDER / COMMIT).exists() for place in (out, lists_folder(out)))
+    return any((place / FOLDER / COMMIT).exists() for place in (out, implicit_folder(out)))
 
 
 def history(out: Path) -> list[dict[str, Any]]:
@@ -98,6 +102,6 @@ def history(out: Path) -> list[dict[str, Any]]:
 def forget(out: Path) -> None:
     """Remove the states of a run."""
     shutil.rmtree(out / FOLDER, ignore_errors=True)
-    shutil.rmtree(lists_folder(out) / FOLDER, ignore_errors=True)
+    shutil.rmtree(implicit_folder(out) / FOLDER, ignore_errors=True)
     with suppress(OSError):  # it holds something else, or is not there
-        lists_folder(out).rmdir()
+        implicit_folder(out).rmdir()

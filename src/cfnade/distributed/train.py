@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from cfnade.data.dataset import make_dataset
 from cfnade.distributed.checkpoint import PartitionedModel, write_model
 from cfnade.distributed.interaction_training import (
     PartitionedInteractionModel,
-    Say,
     train_interactions,
 )
 from cfnade.distributed.load_partition import load_partition
@@ -33,11 +32,12 @@ from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import TrainingError
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.training.loop import Reporter, Run
-from cfnade.training.member import settle_member, take_over
-from cfnade.training.run import PICKS
-from cfnade.training.state import Progress, lists_folder
-from cfnade.training.steps import stepper_of
+from cfnade.training.callbacks import Callback, CallbackList, Stage
+from cfnade.training.loop import LoopOptions, TrainingLoop
+from cfnade.training.member import copy_known_weights, finish_member
+from cfnade.training.state import LoopState, implicit_folder
+from cfnade.training.steps import EpochSampler, make_stepper
+from cfnade.training.train import IMPLICIT
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class RankRun:
     shards: ShardedRatings
     threads: int
     saving: RankStateStore | None = None
-    reporter: Reporter | None = None
-    say: Say = lambda _: None
+    callback: Callback = field(default_factory=Callback)
     stop: Callable[[], bool] = lambda: False
     start: Path | None = None
 
@@ -70,8 +69,7 @@ def train_distributed(
     start: Path | None = None,
     threads: int | None = None,
     saving: RankStateStore | None = None,
-    reporter: Reporter | None = None,
-    say: Say = lambda _: None,
+    callbacks: Sequence[Callback] = (),
     stop: Callable[[], bool] = lambda: False,
     facts: Mapping[str, Any] | None = None,
     with_context: bool = True,
@@ -86,12 +84,17 @@ def train_distributed(
     began = time.monotonic()
     if shards.sizes["train"] == 0:
         raise TrainingError(f"{shards.folder}: there are no ratings to train on")
-    how = RankRun(group, shards, thread_count(threads), saving, reporter, say, stop, start)
+    how = RankRun(
+        group, shards, thread_count(threads), saving, CallbackList(callbacks), stop, start
+    )
     implicit = len(shards.scale) == 1
     with torch_threads(how.threads):
         if implicit:
             owned = load_rank_data(group, shards, "user")
-            model, outcome = PartitionedModel(PICKS, None, owned, shards), _bare(how, settings.seed)
+            model, outcome = (
+                PartitionedModel(IMPLICIT, None, owned, shards),
+                _bare(how, settings.seed),
+            )
             calibration = None
         else:
             model, calibration, outcome = _member(how, side, dict(architecture), settings)
@@ -125,20 +128,26 @@ def _member(
     judge = DistributedValidation(owned, other) if how.shards.sizes["valid"] else None
     model = PartitionedModel(side, member, owned, how.shards, other)
     identity = _identity(how, model, settings)
-    run = Run(
+    stepper = make_stepper(member, ratings, fields, settings, device="cpu", threads=how.threads)
+    sampler = EpochSampler(stepper.sampler)
+    loop = TrainingLoop(
         member,
-        stepper_of(member, ratings, fields, settings, device="cpu", threads=how.threads),
-        score=None if judge is None else judge.score,
-        saving=how.saving,
+        sampler,
+        stepper,
+        LoopOptions.of(settings, sampler.n_steps),
+        validate=None if judge is None else judge.score,
+        store=how.saving,
         identity=identity,
-        reporter=how.reporter,
+        callback=how.callback,
+        stage=Stage(side, member=0, epochs=settings.epochs, patience=settings.patience),
+        should_stop=how.ended,
     )
     if any(part.starts_well for part in member.components.values()):
-        run.consider_start()
-    diverged = run.go_or_keep_best(how.ended)
-    settle_member(member, ratings)
+        loop.validate_start()
+    diverged = loop.run_until_diverged()
+    finish_member(member, ratings)
     calibration, metrics = (None, {}) if judge is None else judge.calibrated(member)
-    outcome = _outcome(how.shards, run.progress, metrics)
+    outcome = _outcome(how.shards, loop.state, metrics)
     outcome |= {"run": identity, "diverged": diverged}
     return model, calibration, outcome
 
@@ -153,7 +162,7 @@ def _take_over(how: RankRun, member: Member, side: str, owned: list[RankData]) -
     earlier = load_partition(how.start, {axis: ids[axis] for axis in axes})
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
     named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])
-    take_over(member, earlier, named, side)
+    copy_known_weights(member, earlier, named, side)
 
 
 def _with_choice(
@@ -165,11 +174,11 @@ def _with_choice(
         owned = load_rank_data(how.group, how.shards, "user")
     saving = how.saving
     if saving is not None:
-        saving = replace(saving, folder=lists_folder(saving.folder))
+        saving = replace(saving, folder=implicit_folder(saving.folder))
     sizes = how.shards
     settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
     choice: PartitionedInteractionModel = train_interactions(
-        owned, settings, how.shards.fingerprint, saving, how.say, how.ended
+        owned, settings, how.shards.fingerprint, saving, how.callback.on_message, how.ended
     )
     seconds = {"nade": round(time.monotonic() - began, 2)}
     facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
@@ -220,20 +229,20 @@ def _run(how: RankRun) -> dict[str, Any]:
 
 def _bare(how: RankRun, seed: int) -> dict[str, Any]:
     """The facts of a model that knows nothing but what people pick."""
-    run = _run(how) | {"side": PICKS, "settings": {"seed": seed}}
-    outcome = _outcome(how.shards, Progress(), {})
+    run = _run(how) | {"side": IMPLICIT, "settings": {"seed": seed}}
+    outcome = _outcome(how.shards, LoopState(), {})
     return outcome | {"run": run, "diverged": None}
 
 
-def _outcome(shards: ShardedRatings, progress: Progress, metrics: dict[str, Any]) -> dict[str, Any]:
+def _outcome(shards: ShardedRatings, state: LoopState, metrics: dict[str, Any]) -> dict[str, Any]:
     return {
         "data": {"source": "", "users": shards.n_users, "items": shards.n_items},
         "ratings": dict(shards.sizes),
-        "epochs": progress.epoch,
-        "best_epoch": progress.best_epoch,
-        "seconds": progress.seconds,
+        "epochs": state.epoch,
+        "best_epoch": state.best_epoch,
+        "seconds": state.seconds,
         "refit": False,
         "valid": metrics,
         "context": "train + valid",
-        "history": progress.history,
+        "history": state.history,
     }

@@ -15,9 +15,7 @@ from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.inference.lists import distributions
 from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
-from cfnade.training.floor import SHRINKAGE
-from cfnade.training.loop import Validated
-from cfnade.training.validation import MOST
+from cfnade.training.validation import MAX_RATINGS, SHRINKAGE
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,7 +46,7 @@ class DistributedValidation:
             )
         self._frequencies = owned.part.totals / max(1, owned.part.totals.sum())
 
-    def score(self, member: Member) -> Validated:
+    def score(self, member: Member) -> dict[str, float]:
         """How good weights are on all validation ratings."""
         chances = self.chances(member)
         errors = chances @ self._stars - self._stars[self.levels]
@@ -56,7 +54,7 @@ class DistributedValidation:
             logs = np.log(chances[np.arange(len(chances)), self.levels])
         sums = np.array([np.square(errors).sum(), -logs.sum(), len(chances)])
         squares, surprise, count = self._group.all_reduce(sums).tolist()
-        return Validated(float(np.sqrt(squares / count)), surprise / count)
+        return {"rmse": float(np.sqrt(squares / count)), "nll": surprise / count}
 
     def chances(self, member: Member) -> FloatArray:
         """The distribution of each own cell before calibration. Returns (n, K)."""
@@ -79,7 +77,7 @@ class DistributedValidation:
         chances, step = self.chances(member), max(1, -(-int(self._asked()) // MAX_FIT_RATINGS))
         some = [self._group.gather(part[::step]) for part in (chances, self.levels)]
         floor = self._means_rmse()
-        rmse = self.score(member).rmse
+        rmse = self.score(member)["rmse"]
         if self._group.rank > 0:
             return None, {}
         raw, levels = (np.concatenate(parts) for parts in some)
@@ -149,7 +147,7 @@ class _Questions:
 
 def _rows_looked_at(owned: RankData) -> npt.NDArray[np.bool_]:
     """All rows, or if there are many validation ratings some of them: the same on every rank."""
-    share = MOST / max(1, int(owned.asked.sum(dtype=np.int64)))
+    share = MAX_RATINGS / max(1, int(owned.asked.sum(dtype=np.int64)))
     if share >= 1:
         return np.ones(len(owned.asked), bool)
     return np.random.default_rng(0).random(len(owned.asked)) < share

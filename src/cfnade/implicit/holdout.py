@@ -19,7 +19,7 @@ FEWEST_USERS, MOST_USERS, SCORES = 1_000, 4_000, 30_000_000
 """Users who are asked: as many as have so many scores of items, within these bounds."""
 FEW_USERS, MOST_HOLDOUTS = 1_500, 3
 """Of fewer users several hold-outs are made, so that the choice is not noise."""
-RARE_SHARE, LARGE_CATALOG = 0.05, 10_000
+RARE_SHARE, LARGE_CATALOG = 0.05, 2_000
 """In large catalogs the search leaves out the rarest items, which hold this share of answers."""
 
 

@@ -1,8 +1,8 @@
 """Model selection for one implicit component: a coordinate search over its options.
 
-It starts at the component's own start values and goes along one option while validation improves.
-The order of its steps does not depend on how many are allowed, so more fits never end at a lower
-validation score.
+It starts at the component's own start values and goes along one option while validation improves,
+as long as its time budget pays for the next fit. Costs are estimates, and the order of the steps
+does not depend on the budget: more time never ends at a lower validation score.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.implicit.base import FitCache, ImplicitComponent, Options, SearchSpace
+from cfnade.implicit.base import DataShape, FitCache, ImplicitComponent, Options, SearchSpace
 from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.holdout import HoldOut
 from cfnade.implicit.rows import InteractionRows, Weighting
 from cfnade.implicit.weighted import WeightedComponent
 
-WEIGHTINGS: tuple[Weighting, ...] = ("binary", "log", "linear")
+WEIGHTINGS: tuple[Weighting, ...] = ("log", "binary", "linear")
+"""In the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +45,64 @@ class ComponentSearch:
     holdouts: Sequence[HoldOut]
     seed: int
     k: int
+    shape: DataShape
+    """Of all data, which the best options are fitted to in the end."""
     trials: list[Trial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._caches = [FitCache() for _ in self.holdouts]
         self._questions = [one.question(self.seed) for one in self.holdouts]
+        self._part = DataShape.of(self.holdouts[0].rows)
 
-    def run(self, fits: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Make at most so many fits, at least one."""
-        fixed = self._weighting(fits)
+    def run(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Make at least one fit, and as many as the budget pays for, in estimated core seconds."""
+
+        def proceed(options: Options) -> bool:
+            return not stop() and self._within(seconds, self.trials, options)
+
+        fixed = self._weighting(proceed)
         axes = {name: list(values) for name, values in self.space.values.items()}
-        climb(axes, self.space.start, lambda options: self._try(options | fixed), fits, stop)
+        climb(
+            axes,
+            self.space.start,
+            lambda options: self._try(options | fixed),
+            lambda options: proceed(options | fixed),
+        )
         self._caches = [FitCache() for _ in self.holdouts]  # they may hold much
 
-    def best(self, fits: int | None = None) -> Trial:
-        """Return the best of the first so many trials."""
-        return max(self.trials[:fits], key=lambda trial: trial.value)
+    def best(self, seconds: float = np.inf) -> Trial:
+        """Return the best trial that a budget would have come to."""
+        kept = self.trials[:1]
+        for trial in self.trials[1:]:
+            if not self._within(seconds, kept, trial.options):
+                break
+            kept.append(trial)
+        return max(kept, key=lambda trial: trial.value)
 
-    def _weighting(self, fits: int) -> dict[str, Any]:
+    def _within(self, seconds: float, trials: Sequence[Trial], options: Options) -> bool:
+        """Whether a budget pays for these trials, one more, and the fits of the dearest to come.
+
+        The best options are fitted again to each hold-out, for the blend, and to all data.
+        """
+        tried = [*(trial.options for trial in trials), options]
+        if len(tried) > self.space.fits:
+            return False
+        search = len(self.holdouts) * sum(self.kind.seconds(self._part, one) for one in tried)
+        dearest = max(self.kind.seconds(self.shape, one) for one in tried)
+        return search + (1 + len(self.holdouts)) * dearest <= seconds
+
+    def _weighting(self, proceed: Callable[[Options], bool]) -> dict[str, Any]:
         """Return the best way to weigh counts, at the start values."""
         weights = self.holdouts[0].rows.weights
         if not issubclass(self.kind, WeightedComponent) or not len(weights):
             return {}
-        if weights.min() == weights.max() or fits < 2 * len(WEIGHTINGS):
-            return {"weighting": "binary" if weights.min() == weights.max() else "log"}
-        values = {
-            weighting: self._try(dict(self.space.start) | {"weighting": weighting})
-            for weighting in WEIGHTINGS
-        }
+        if weights.min() == weights.max():
+            return {"weighting": "binary"}
+        values = dict[str, float]()
+        for weighting in WEIGHTINGS:
+            options = dict(self.space.start) | {"weighting": weighting}
+            if not values or proceed(options):
+                values[weighting] = self._try(options)
         return {"weighting": max(values, key=lambda name: values[name])}
 
     def _try(self, options: Mapping[str, Any]) -> float:
@@ -106,34 +137,40 @@ def climb(
     axes: Mapping[str, Sequence[Any]],
     start: Options,
     value: Callable[[dict[str, Any]], float],
-    most: int,
-    stop: Callable[[], bool] = lambda: False,
+    proceed: Callable[[dict[str, Any]], bool],
 ) -> None:
-    """Go along one axis at a time while `value` rises, until nothing rises or `most` are tried."""
+    """Go along one axis at a time while `value` rises, until nothing rises.
+
+    `proceed` is asked before each point but the first, and ends the search where it says no.
+    """
     names = list(axes)
     fixed = {name: option for name, option in start.items() if name not in axes}
     tried: dict[tuple[int, ...], float] = {}
 
-    def at(place: tuple[int, ...]) -> float:
-        if place not in tried:
-            chosen = {name: axes[name][i] for name, i in zip(names, place, strict=True)}
-            tried[place] = value(fixed | chosen)
-        return tried[place]
+    def options_at(place: tuple[int, ...]) -> dict[str, Any]:
+        return fixed | {name: axes[name][i] for name, i in zip(names, place, strict=True)}
+
+    def untried(place: tuple[int, ...], axis: int) -> bool:
+        return 0 <= place[axis] < len(axes[names[axis]]) and place not in tried
 
     place = tuple(list(axes[name]).index(start[name]) for name in names)
-    best, moved = at(place), True
-    while moved and len(tried) < most and not stop():
+    best = tried[place] = value(options_at(place))
+    moved = True
+    while moved:
         moved = False
         for axis in range(len(names)):
             for step in (1, -1):
-                while len(tried) < most and not stop():
-                    further = place[axis] + step
-                    new = (*place[:axis], further, *place[axis + 1 :])
-                    if not 0 <= further < len(axes[names[axis]]) or new in tried:
+                while untried(new := _step(place, axis, step), axis):
+                    if not proceed(options_at(new)):
+                        return
+                    tried[new] = value(options_at(new))
+                    if tried[new] <= best:
                         break
-                    if at(new) <= best:
-                        break
-                    place, best, moved = new, at(new), True
+                    place, best, moved = new, tried[new], True
+
+
+def _step(place: tuple[int, ...], axis: int, step: int) -> tuple[int, ...]:
+    return (*place[:axis], place[axis] + step, *place[axis + 1 :])
 
 
 def fit_trial(

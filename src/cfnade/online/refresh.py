@@ -20,7 +20,6 @@ import numpy as np
 
 from cfnade import checkpoint
 from cfnade.components.widening import places_of, recounted, widened
-from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import read_frame
@@ -29,16 +28,17 @@ from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted_model import FittedModel, trained_on
-from cfnade.fitting import member_fields
 from cfnade.online.bulk import last_event, ratings_frame
 from cfnade.online.engine import Store, open_store
 from cfnade.online.erasure import count_forgotten
 from cfnade.online.holdout import LEAST, common_targets, holdout_split
 from cfnade.online.publish import earlier, fingerprint, publish
-from cfnade.recipes import default_recipe
+from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.member import gone_on, settle_member
-from cfnade.training.run import Plan, train
+from cfnade.training.member import continued_member, finish_member
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan, plan_continuation
+from cfnade.training.train import train
 from cfnade.utils.files import LockedError, exclusive, write_text
 from cfnade.utils.text import count_of
 
@@ -254,22 +254,15 @@ def extend_model(fitted: FittedModel, ratings: Dataset) -> FittedModel:
 def _trained_on(
     fitted: FittedModel, split: Split, epochs: int, threads: int | None, say: Say
 ) -> FittedModel:
-    first, *beside = plans_of(fitted, epochs)
-    trained = train(
-        split,
-        side=first.side,
-        architecture=first.architecture,
-        settings=first.settings,
-        beside=beside,
-        lists=None if fitted.interaction_model is None else implicit_plan(split.train, seed=0),
-        start=fitted,
-        refresh=True,
-        threads=threads,
-        say=say,
+    plan = replace(
+        continuation(fitted, epochs),
+        implicit=None if fitted.interaction_model is None else implicit_plan(split.train),
     )
+    options = RunOptions(n_threads=threads, init_model=fitted, callbacks=[MessageCallback(say)])
+    trained = train(split, plan, options)
     if trained.diverged is not None:
         raise CfnadeError(f"{trained.diverged}; the model stays as it is")
-    made = trained.fitted
+    made = trained.model
     if len(split.valid) < CALIBRATES:
         as_before = fitted.calibration, fitted.calibration_of_new
         made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
@@ -286,32 +279,19 @@ def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     if not all(any(s.starts_well for s in m.components.values()) for m in fitted.members):
         return fitted
     members = []
-    for member, plan in zip(fitted.members, plans_of(fitted, 0), strict=True):
-        members.append(gone_on(replace(fitted, answering=(member,)), ratings, plan.settings))
-        settle_member(members[-1], ratings)
+    for number, plan in enumerate(continuation(fitted, 0).members):
+        members.append(continued_member(fitted, number, ratings, plan.training))
+        finish_member(members[-1], ratings)
     return replace(fitted, answering=tuple(members), trained_on=trained_on(fitted.axes, ratings))
 
 
-def plans_of(fitted: FittedModel, epochs: int) -> list[Plan]:
-    """How each member goes on: as it was trained, for so many epochs."""
-    sides = [one["side"] for one in fitted.facts.get("members", [])] or [fitted.side]
-    if len(sides) != len(fitted.members):
-        raise TrainingError(
-            f"the model says that it has members {', '.join(sides)}, but it has "
-            f"{len(fitted.members)}; train it anew"
-        )
-    plans = []
-    for number, (side, member) in enumerate(zip(sides, fitted.members, strict=True)):
-        plans.append(Plan(side, member_fields(member), _settings(fitted, number, side, epochs)))
-    return plans
-
-
-def _settings(fitted: FittedModel, number: int, side: str, epochs: int) -> TrainingConfig:
-    run = fitted.facts.get("run", {})
-    if number == 0 and "settings" in run:
-        before = TrainingConfig.from_dict(run["settings"])
-    else:
-        before = default_recipe(side).training
-    few = min(epochs, before.epochs)
-    schedule = "linear" if before.schedule == "plateau" else before.schedule
-    return replace(before, epochs=few, refit=False, patience=None, schedule=schedule)
+def continuation(fitted: FittedModel, epochs: int) -> TrainingPlan:
+    """Return how each member continues: as it was trained, for at most so many epochs."""
+    plan = plan_continuation(fitted)
+    return replace(
+        plan,
+        members=tuple(
+            replace(one, training=replace(one.training, epochs=min(epochs, one.training.epochs)))
+            for one in plan.members
+        ),
+    )

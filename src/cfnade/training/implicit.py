@@ -36,16 +36,17 @@ from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
 from cfnade.kernels.blending import add_standardized
-from cfnade.kernels.threads import single_torch_thread
+from cfnade.kernels.threads import single_torch_thread, thread_count
+from cfnade.training.callbacks import Callback
+from cfnade.training.options import RunOptions
 
-Report = Callable[[str], None]
 T = TypeVar("T")
 
-BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 15.0, 15.0, 90.0
+BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 10.0, 15.0, 90.0
 CORES = 1.7
 """Core seconds in a second on two cores."""
-USES = 3
-"""Fits of a component at the least: one to search, one to blend, one of everything."""
+BLEND_SECONDS = 4e-8
+"""Core seconds that weights take for each score of each component, measured."""
 SHARPNESS_USERS = 500
 BLOCK_NUMBERS = 1 << 24
 """Scores of each component that are held at once while weights are found."""
@@ -84,9 +85,8 @@ class ImplicitTraining:
 
     split: Split
     plan: ImplicitPlan
-    report: Report = lambda _: None
-    stop: Callable[[], bool] = lambda: False
-    threads: int = 1
+    options: RunOptions
+    callback: Callback
     facts: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> InteractionModel:
@@ -96,7 +96,9 @@ class ImplicitTraining:
         shape = DataShape.of(rows)
         chosen = _affordable(shape, self.plan.seconds, max(1, len(holdouts)))
         names = ", ".join(name for name in chosen if name != POPULARITY)
-        self.report(f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores")
+        self.callback.on_message(
+            f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores"
+        )
         if not holdouts:
             return self._unvalidated(rows)
         searches = self._search(holdouts, shape, chosen)
@@ -128,14 +130,13 @@ class ImplicitTraining:
         self, holdouts: Sequence[HoldOut], shape: DataShape, chosen: Mapping[str, SearchSpace]
     ) -> dict[str, ComponentSearch]:
         frequent = [holdout.of_frequent_items() for holdout in holdouts]
-        budget = _search_seconds(shape, chosen, self.plan.seconds, len(holdouts))
-        fits = _fits(shape, chosen, budget, len(holdouts))
+        budgets = self._budgets(holdouts, shape, chosen, self.plan.seconds)
 
         def run(name: str) -> ComponentSearch:
             began = time.monotonic()
             kind, space = COMPONENTS[name], chosen[name]
-            search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k)
-            search.run(fits[name], self.stop)
+            search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k, shape)
+            search.run(budgets[name], self.options.should_stop)
             self._tell(name, search, time.monotonic() - began)
             return search
 
@@ -152,13 +153,15 @@ class ImplicitTraining:
                 return function(name)
 
         listed = list(names)
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(thread_count(self.options.n_threads)) as pool:
             return dict(zip(listed, pool.map(alone, listed), strict=True))
 
     def _tell(self, name: str, search: ComponentSearch, seconds: float) -> None:
         best, fits = search.best(), len(search.trials)
         shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
-        self.report(f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})")
+        self.callback.on_message(
+            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})"
+        )
         tried = self.facts.setdefault("tried", {})
         tried[name] = [trial.to_dict() for trial in search.trials]
         self.facts.setdefault("seconds", {})[name] = round(seconds, 2)
@@ -171,7 +174,7 @@ class ImplicitTraining:
         More time never gives a lower validation score that way.
         """
         options = [{name: search.best() for name, search in searches.items()}]
-        default = self._default_trials(searches, shape, len(holdouts))
+        default = self._default_trials(holdouts, searches, shape)
         if default not in options:
             options.insert(0, default)
         found = [(*self._weights(holdouts, trials), trials) for trials in options]
@@ -186,15 +189,27 @@ class ImplicitTraining:
         return blend, trials, sharpness
 
     def _default_trials(
-        self, searches: Mapping[str, ComponentSearch], shape: DataShape, holdouts: int
+        self, holdouts: Sequence[HoldOut], searches: Mapping[str, ComponentSearch], shape: DataShape
     ) -> dict[str, Trial]:
         """Return the options that the default budget would have found."""
         seconds = default_seconds(shape.interactions)
         if self.plan.seconds <= seconds:
             return {name: search.best() for name, search in searches.items()}
-        chosen = _affordable(shape, seconds, holdouts)
-        fits = _fits(shape, chosen, _search_seconds(shape, chosen, seconds, holdouts), holdouts)
-        return {n: search.best(fits[n]) for n, search in searches.items() if n in fits}
+        chosen = _affordable(shape, seconds, len(holdouts))
+        budgets = self._budgets(holdouts, shape, chosen, seconds)
+        return {name: searches[name].best(budgets[name]) for name in chosen if name in searches}
+
+    def _budgets(
+        self,
+        holdouts: Sequence[HoldOut],
+        shape: DataShape,
+        chosen: Mapping[str, SearchSpace],
+        seconds: float,
+    ) -> dict[str, float]:
+        """Return the core seconds of each component, without those for the weights."""
+        asked = sum(len(one.question(self.plan.seed).known) for one in holdouts)
+        weights = BLEND_SECONDS * asked * shape.items * len(chosen)
+        return share_budget(shape, chosen, CORES * seconds - weights, len(holdouts))
 
     def _weights(
         self, holdouts: Sequence[HoldOut], trials: Mapping[str, Trial]
@@ -251,7 +266,9 @@ class ImplicitTraining:
 
     def _unvalidated(self, rows: InteractionRows) -> InteractionModel:
         """Without a user of two interactions there is nothing to learn but popularity."""
-        self.report("interactions: no user has two interactions, so items are ranked by popularity")
+        self.callback.on_message(
+            "interactions: no user has two interactions, so items are ranked by popularity"
+        )
         self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
         trial = Trial({}, None, 0.0)
         components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
@@ -280,7 +297,7 @@ def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, Se
     """Return the components that a budget has room for; always popularity and a cheapest one."""
     spaces = {name: kind.search_space(shape) for name, kind in COMPONENTS.items()}
     costs = {
-        name: (USES - 2 + 2 * holdouts) * COMPONENTS[name].seconds(shape, space.start)
+        name: (1 + 2 * holdouts) * COMPONENTS[name].seconds(shape, space.start)
         for name, space in spaces.items()
         if space is not None
     }
@@ -296,25 +313,31 @@ def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, Se
     return chosen
 
 
-def _search_seconds(
+def share_budget(
     shape: DataShape, chosen: Mapping[str, SearchSpace], seconds: float, holdouts: int
-) -> float:
-    """Return what of a budget is left for the search, once blend and refit are paid for."""
-    each = [COMPONENTS[name].seconds(shape, space.start) for name, space in chosen.items()]
-    return max(0.0, CORES * seconds - sum(each) * (1 + holdouts))
-
-
-def _fits(
-    shape: DataShape, chosen: Mapping[str, SearchSpace], budget: float, holdouts: int
-) -> dict[str, int]:
+) -> dict[str, float]:
     """Share a budget among components; what the cheap ones leave goes to the dear ones."""
-    costs = {n: holdouts * COMPONENTS[n].seconds(shape, chosen[n].start) for n in chosen}
-    fits, left = dict[str, int](), len(chosen)
-    for name in sorted(chosen, key=lambda name: costs[name] * chosen[name].fits):
-        share = budget / left / max(1e-3, costs[name])
-        fits[name] = int(np.clip(share, 1, chosen[name].fits))
-        budget, left = max(0.0, budget - fits[name] * costs[name]), left - 1
-    return fits
+    most = {name: _most_seconds(COMPONENTS[name], shape, chosen[name], holdouts) for name in chosen}
+    budgets, left = dict[str, float](), len(chosen)
+    for name in sorted(chosen, key=lambda name: most[name]):
+        budgets[name] = min(most[name], max(0.0, seconds) / left)
+        seconds, left = seconds - budgets[name], left - 1
+    return budgets
+
+
+def _most_seconds(
+    kind: type[ImplicitComponent], shape: DataShape, space: SearchSpace, holdouts: int
+) -> float:
+    """Return what the search takes at most: a third of its fits at the dearest options."""
+    start = kind.seconds(shape, space.start)
+    alternatives = [
+        dict(space.start) | {name: value}
+        for name, values in space.values.items()
+        for value in values
+    ]
+    dearest = max([start, *(kind.seconds(shape, options) for options in alternatives)])
+    fits = holdouts * space.fits * (2 * start + dearest) / 3
+    return fits + (1 + holdouts) * dearest
 
 
 def _scored(components: Mapping[str, ImplicitComponent], question: Question) -> Any:

@@ -1,276 +1,344 @@
-"""The one loop that every model goes through."""
+"""The training loop of every model that is trained in epochs."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from cfnade._typing import IntArray
+from cfnade.config import TrainingConfig
 from cfnade.exceptions import TrainingError
-from cfnade.training.schedule import Schedule
-from cfnade.training.state import NAME, Progress, read_state, write_state
-from cfnade.training.steps import Stepper
+from cfnade.training.callbacks import Callback, Stage
+from cfnade.training.state import LoopState, StateStore
 
+FINAL_FACTOR = 0.02
+"""Final factor of the linear and cosine schedules: with 0, the last steps would be wasted."""
+LINEAR_START = 0.1
+"""Fraction of the steps before the linear schedule begins to fall."""
+PLATEAU_CUT, MIN_RATE = 0.25, 1e-5
+"""The plateau schedule of the paper's authors."""
 
-class Reporter(Protocol):
-    """Who is told how training goes."""
+MAXIMIZED = {"ndcg"}
+"""Validation scores of which larger values are better."""
 
-    def step(self, done: float, cost: float) -> None:
-        """After each step: the share of the epoch that is done, and its mean cost so far."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """After each epoch: what the history gets."""
-
-
-def tell_stage(reporter: object, name: str, member: int | None = None) -> None:
-    """Tell a reporter with a method `stage` what is worked on from now on; member is its number."""
-    stage = getattr(reporter, "stage", None)
-    if stage is not None:
-        stage(name, member)
-
-
-class Silent:
-    """Tells nobody."""
-
-    def step(self, done: float, cost: float) -> None:
-        pass
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        pass
-
-
-@dataclass(frozen=True)
-class Saving:
-    """Where and how often the state of a run is written."""
-
-    folder: Path
-    seconds: float = 30.0
-    resume: bool = False
-
-    def due(self, step: int, seconds: float) -> bool:
-        """Whether it is time, so long after the last one."""
-        del step
-        return seconds > self.seconds
-
-    def write(
-        self, tensors: dict[str, Tensor], progress: Progress, identity: dict[str, Any]
-    ) -> None:
-        write_state(self.folder, tensors, progress, identity)
-
-    def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
-        return read_state(self.folder, identity)
-
-    def there(self) -> bool:
-        """Whether there is a state to go on from."""
-        return (self.folder / NAME).exists()
+Validate = Callable[[Any], Mapping[str, float] | None]
 
 
 class DivergedError(TrainingError):
-    """The cost is no longer a number; the run still holds the best weights before that."""
+    """The cost is no longer a finite number; the loop still holds the best weights before."""
 
 
-class Validated(NamedTuple):
-    """How good weights are on the validation part."""
+class Sampler(Protocol):
+    """Gives the batches of an epoch."""
 
-    rmse: float
-    nll: float
+    n_steps: int
+    """Steps of an epoch."""
+    n_rows: int
+    """Rows of an epoch, counting each as often as it comes."""
+
+    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[IntArray]:
+        """Yield the rows of each step from a row of the epoch's order on; `step` is its number."""
 
 
-class Run:
-    """A model on its way from start values to the weights that validation chose.
+class Stepper(Protocol):
+    """Updates a model's parameters; `state` is all that it keeps besides them."""
 
-    `score` says how good weights are: the averaged ones are scored and selected as such, by the
-    measure that the settings name. Without it the last ones count. `identity` says which run this
-    is, so that another one does not go on from its state.
+    def step(self, rows: IntArray, *, step: int, rate: float) -> float:
+        """Sample a batch of these rows, make a step, and return its cost.
+
+        Args:
+            rows: Rows of the batch.
+            step: Number of the step, on which the sampled batch depends.
+            rate: Factor of the learning rate.
+        """
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what a resumed run needs besides the parameters; shares memory."""
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Continue from a state after so many steps."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate as a factor of the initial one, and the end of training."""
+
+    kind: str
+    """cosine, linear, constant or plateau."""
+    n_steps: int
+    learning_rate: float
+    patience: int | None = None
+
+    @classmethod
+    def of(cls, config: TrainingConfig, steps_per_epoch: int) -> Schedule:
+        """Return the schedule of these training options."""
+        steps = steps_per_epoch * config.epochs
+        return cls(config.schedule, steps, config.learning_rate, config.patience)
+
+    def factor(self, step: int, rate_cuts: int = 0) -> float:
+        """Return the factor of a step, from 0."""
+        done = step / max(1, self.n_steps)
+        match self.kind:
+            case "cosine":
+                return FINAL_FACTOR + (1 - FINAL_FACTOR) * 0.5 * (1 + math.cos(math.pi * done))
+            case "linear":
+                falling = min(1.0, (1 - done) / (1 - LINEAR_START))
+                return FINAL_FACTOR + (1 - FINAL_FACTOR) * falling
+            case "plateau":
+                return float(PLATEAU_CUT**rate_cuts)
+            case _:
+                return 1.0
+
+    def end_epoch(self, state: LoopState) -> None:
+        """Cut the rate of a plateau after `patience` epochs without improvement."""
+        if self.kind != "plateau" or self.patience is None:
+            return
+        stale = state.epoch - max(state.best_epoch, state.last_cut)
+        if stale >= self.patience and self._rate(state) > MIN_RATE:
+            state.rate_cuts += 1
+            state.last_cut = state.epoch
+
+    def finished(self, state: LoopState) -> bool:
+        """Return whether training ends before its last epoch."""
+        if self.patience is None:
+            return False
+        if self.kind == "plateau":
+            stale = state.epoch - max(state.best_epoch, state.last_cut)
+            return self._rate(state) <= MIN_RATE and stale >= self.patience
+        return state.epoch - state.best_epoch >= self.patience
+
+    def _rate(self, state: LoopState) -> float:
+        return self.learning_rate * float(PLATEAU_CUT**state.rate_cuts)
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """Options of a training loop."""
+
+    epochs: int
+    schedule: Schedule
+    average: float = 0.0
+    """Decay of the average of the weights; 0 disables it."""
+    average_every: int = 1
+    average_start: bool = False
+    """Whether the initial weights are part of the average; otherwise it starts with the first."""
+    metrics: tuple[str, ...] = ("rmse", "nll")
+    """Validation scores; the first one must be finite."""
+    criterion: str = "rmse"
+    """The score that selects the best epoch."""
+    validate_every: int = 1
+    """Epochs between validations; the last one is always validated."""
+    refit: bool = False
+
+    @classmethod
+    def of(cls, config: TrainingConfig, steps_per_epoch: int, *, refit: bool = False) -> Any:
+        """Return the options of a rating member."""
+        return cls(
+            epochs=config.epochs,
+            schedule=Schedule.of(config, steps_per_epoch),
+            average=config.average,
+            average_every=config.average_every,
+            criterion=config.choose_by,
+            refit=refit,
+        )
+
+
+class TrainingLoop:
+    """Trains a model from its initial weights to those of the best validation score.
+
+    The averaged weights are validated and selected. Without validation, those of the last epoch
+    count.
     """
 
     def __init__(
         self,
         model: nn.Module,
+        sampler: Sampler,
         stepper: Stepper,
+        options: LoopOptions,
         *,
-        score: Callable[[Any], Validated] | None = None,
-        saving: Saving | None = None,
+        validate: Validate | None = None,
+        store: StateStore | None = None,
         identity: dict[str, Any] | None = None,
-        reporter: Reporter | None = None,
+        callback: Callback | None = None,
+        stage: Stage | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        settings, rows = stepper.draws.settings, stepper.draws.n_rows
-        self.model, self.settings, self.progress = model, settings, Progress()
-        self._rows, self._stepper, self._score = rows, stepper, score
-        self._average = averaged(model, settings.average) if settings.average else None
-        batches = max(1, math.ceil(rows / settings.batch_size(rows)))
-        # Of equal size: a last batch of a few rows would move the model as far as a full one.
-        self._bounds = [rows * i // batches for i in range(1, batches * settings.passes + 1)]
-        self._schedule = Schedule(settings, len(self._bounds) * settings.epochs)
-        self._best: dict[str, Tensor] = {}
-        self._saving, self._identity = saving, identity or {}
-        self._reporter = reporter or Silent()
-        self._began = self._saved_at = time.monotonic()
-        if saving is not None and saving.resume:
-            self._restore(saving)
+        """Prepare the loop, and continue from the saved state if the store says so.
 
-    def go(self, *, epochs: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
-        """Train to the end, or for the given number of epochs of the same schedule.
-
-        `stop` is asked after every epoch. In the end the model has the chosen weights.
+        Args:
+            model: The weights that the stepper updates.
+            sampler: Gives the batches of an epoch.
+            stepper: Makes a step.
+            options: Epochs, schedule, average and criterion.
+            validate: Returns the validation scores of weights; None without validation.
+            store: Where the state is saved.
+            identity: Describes the run: the state of another run is refused.
+            callback: Receives the progress.
+            stage: What the callback calls this training.
+            should_stop: Asked after every epoch.
         """
-        last = self.settings.epochs if epochs is None else epochs
-        progress = self.progress
-        if last == 0:
-            self._reporter.step(1.0, 0.0)  # the start was all that there is to do
-        while progress.epoch < last:
-            if self._schedule.finished(progress.epoch, progress.best_epoch):
-                break
-            self._epoch()
-            if stop():
-                break
-        self._save()
-        self.keep_best()
+        self.model, self.sampler, self.stepper, self.options = model, sampler, stepper, options
+        self.schedule, self.state = options.schedule, LoopState()
+        self.validate, self.should_stop = validate, should_stop
+        self._average = weight_average(model, options) if options.average else None
+        self._best: dict[str, Tensor] = {}
+        self._store, self._identity = store, identity or {}
+        self._callback, self._stage = callback or Callback(), stage or Stage("training")
+        self._began = self._saved_at = time.monotonic()
+        if store is not None and store.resume:
+            self._resume(store)
 
-    def go_or_keep_best(self, stop: Callable[[], bool]) -> str | None:
-        """Train to the end; if it diverges, keep the best weights before and return the reason.
+    def run(self, epochs: int | None = None) -> None:
+        """Train to the end, or for so many epochs of the same schedule; keep the best weights."""
+        last = self.options.epochs if epochs is None else epochs
+        if last == 0:  # the initial weights are the model
+            self._callback.on_step_end(self._stage, 0.0, None)
+        while self.state.epoch < last and not self.schedule.finished(self.state):
+            state = self.state
+            self._began = time.monotonic() - state.epoch_seconds
+            batches = self.sampler.epoch(state.epoch, first_row=state.epoch_rows, step=state.step)
+            for rows in batches:
+                rate = self.schedule.factor(state.step, state.rate_cuts)
+                cost = self.stepper.step(rows, step=state.step, rate=rate)
+                self._record_step(cost, len(rows))
+            self._record_epoch(last)
+            if self.should_stop():
+                break
+        self.save_state()
+        self.restore_best()
 
-        These may be the start's (epoch 0). Without any, the error is raised.
+    def run_until_diverged(self) -> str | None:
+        """Run; if training diverges, keep the best weights before and return the reason.
+
+        These may be the initial weights. Without any, the error is raised.
         """
         try:
-            self.go(stop=stop)
+            self.run()
         except DivergedError as error:
             if not self._best:
                 raise
-            self.keep_best()
+            self.restore_best()
             return str(error)
         return None
 
-    def consider_start(self) -> None:
-        """Let the weights that a run begins with be chosen too, as those of epoch 0."""
-        if self._score is not None and self.progress.step == 0:
-            validated = self._score(self.model)
-            if math.isfinite(validated.rmse):
-                self._compare(validated, self.model)
+    def validate_start(self) -> None:
+        """Let validation select the initial weights too, as those of epoch 0."""
+        if self.validate is not None and self.state.step == 0:
+            scores = self.validate(self.model)
+            if scores is not None and math.isfinite(scores[self.options.metrics[0]]):
+                self._compare(scores, self.model)
 
-    def _epoch(self) -> None:
-        progress = self.progress
-        rng = np.random.default_rng((self.settings.seed, progress.epoch))
-        passes = range(self.settings.passes)
-        order = np.concatenate([rng.permutation(self._rows) for _ in passes])
-        self._began = time.monotonic() - progress.epoch_seconds
-        for number, end in enumerate(self._bounds):
-            if end <= progress.epoch_rows:
-                continue  # done before the run was interrupted
-            rows = order[progress.epoch_rows : end]
-            self._expect(order, number)
-            rate = self._schedule.factor(progress.step)
-            cost = self._stepper.step(rows, step=progress.step, rate=rate)
-            progress.step += 1
-            self._require_finite(cost, "cost", progress.epoch + 1)
-            if self._average is not None and progress.step % self.settings.average_every == 0:
-                self._average.update_parameters(self.model)
-            progress.epoch_cost += cost * len(rows)
-            progress.epoch_rows += len(rows)
-            progress.epoch_seconds = time.monotonic() - self._began
-            mean_cost = progress.epoch_cost / progress.epoch_rows
-            self._reporter.step(progress.epoch_rows / len(order), mean_cost)
-            since = time.monotonic() - self._saved_at
-            if self._saving and self._saving.due(progress.step, since):
-                self._save()
-        self._end_epoch()
+    def restore_best(self) -> None:
+        """Give the model the weights of the best epoch."""
+        if self._best:
+            self.model.load_state_dict(self._best)
 
-    def _expect(self, order: IntArray, number: int) -> None:
-        """Tell which rows follow in this epoch, from the batch of that number on."""
-        draws = self._stepper.draws
-        ends = [self.progress.epoch_rows, *self._bounds[number : number + draws.at_once]]
-        batches = [order[lo:hi] for lo, hi in pairwise(ends)]
-        draws.expect(batches, self.progress.step)
+    # -- steps and epochs ---------------------------------------------------------------------
 
-    def _end_epoch(self) -> None:
-        progress = self.progress
-        progress.epoch += 1
+    def _record_step(self, cost: float, n_rows: int) -> None:
+        state = self.state
+        state.step += 1
+        self._require_finite(cost, "cost", state.epoch + 1)
+        if self._average is not None and state.step % self.options.average_every == 0:
+            self._average.update_parameters(self.model)
+        state.epoch_cost += cost * n_rows
+        state.epoch_rows += n_rows
+        state.epoch_seconds = time.monotonic() - self._began
+        done = state.epoch_rows / self.sampler.n_rows
+        mean_cost = state.epoch_cost / state.epoch_rows
+        self._callback.on_step_end(self._stage, state.epoch + done, mean_cost)
+        seconds = time.monotonic() - self._saved_at
+        if self._store is not None and self._store.is_due(state.step, seconds):
+            self.save_state()
+
+    def _record_epoch(self, last: int) -> None:
+        state, options = self.state, self.options
+        state.epoch += 1
+        scores: Mapping[str, float] | None = None
+        if state.epoch % options.validate_every == 0 or state.epoch == last:
+            scores = self._validate()
+        state.seconds += time.monotonic() - self._began
+        scored, best = scores or {}, state.best or {}
+        record: dict[str, Any] = {
+            "epoch": state.epoch,
+            "cost": state.epoch_cost / max(1, state.epoch_rows),
+            "criterion": options.criterion,
+            **{f"valid_{name}": _finite(scored.get(name)) for name in options.metrics},
+            **{f"best_{name}": _finite(best.get(name)) for name in options.metrics},
+            "best_epoch": state.best_epoch,
+            "rate": self.schedule.learning_rate
+            * self.schedule.factor(state.step - 1, state.rate_cuts),
+            "seconds": round(state.seconds, 3),
+        }
+        state.history.append(record)
+        state.epoch_cost, state.epoch_rows, state.epoch_seconds = 0.0, 0, 0.0
+        self.schedule.end_epoch(state)
+        self._callback.on_epoch_end(record | ({"refit": True} if options.refit else {}))
+
+    def _validate(self) -> Mapping[str, float] | None:
+        """Score the averaged weights, and keep them if they are the best so far."""
         weights = self.model
         if self._average is not None and int(self._average.n_averaged) > 0:
             weights = self._average.module
-        validated = None if self._score is None else self._score(weights)
-        if validated is None:
-            progress.best_epoch = progress.epoch
+        scores = None if self.validate is None else self.validate(weights)
+        if scores is None:
+            self.state.best_epoch = self.state.epoch
             self._remember(weights)
         else:
-            self._require_finite(validated.rmse, "validation RMSE", progress.epoch)
-            self._compare(validated, weights)
-        progress.seconds += time.monotonic() - self._began
-        nll = math.inf if validated is None else validated.nll
-        record = {
-            "epoch": progress.epoch,
-            "cost": progress.epoch_cost / max(1, progress.epoch_rows),
-            "valid_rmse": None if validated is None else validated.rmse,
-            "valid_nll": nll if math.isfinite(nll) else None,  # JSON has no ∞
-            "best_rmse": progress.best_rmse,
-            "best_epoch": progress.best_epoch,
-            "rate": self.settings.learning_rate * self._schedule.factor(progress.step - 1),
-            "seconds": round(progress.seconds, 3),
-        }
-        progress.history.append(record)
-        progress.epoch_cost, progress.epoch_rows, progress.epoch_seconds = 0.0, 0, 0.0
-        self._schedule.after_epoch(progress.epoch, progress.best_epoch)
-        self._reporter.epoch(record)
+            first = self.options.metrics[0]
+            self._require_finite(scores[first], f"validation {first.upper()}", self.state.epoch)
+            self._compare(scores, weights)
+        return scores
 
-    def _compare(self, validated: Validated, weights: nn.Module) -> None:
+    def _compare(self, scores: Mapping[str, float], weights: nn.Module) -> None:
         """Keep the weights if they are the best so far."""
-        progress, by = self.progress, self.settings.choose_by
-        best = {"rmse": progress.best_rmse, "nll": progress.best_nll}[by]
-        if best is None or getattr(validated, by) < best:
-            progress.best_epoch, progress.best_rmse, progress.best_nll = progress.epoch, *validated
+        state, name = self.state, self.options.criterion
+        sign = -1 if name in MAXIMIZED else 1
+        if state.best is None or sign * scores[name] < sign * state.best[name]:
+            state.best_epoch, state.best = state.epoch, dict(scores)
             self._remember(weights)
 
     def _remember(self, weights: nn.Module) -> None:
-        """Keep a copy as the best; in place of the last one, as two may not fit into memory."""
+        """Copy the weights over the best ones so far: two copies may not fit into memory."""
         for name, tensor in weights.state_dict().items():
             if name in self._best:
                 self._best[name].copy_(tensor)
             else:
                 self._best[name] = tensor.detach().clone()
 
-    def keep_best(self) -> None:
-        """Give the model the weights of the best epoch."""
-        if self._best:
-            self.model.load_state_dict(self._best)
-
     def _require_finite(self, number: float, what: str, epoch: int) -> None:
         if not math.isfinite(number):
-            step = self.progress.step
+            rate = self.schedule.learning_rate
             raise DivergedError(
-                f"training diverged: the {what} is {number} at step {step} (epoch {epoch}); try a "
-                f"lower learning rate than {self.settings.learning_rate:g}, or more weight decay"
+                f"training diverged: the {what} is {number} at step {self.state.step} (epoch "
+                f"{epoch}); try a lower learning rate than {rate:g}, or more weight decay"
             )
 
-    # -- state ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
-    def _tensors(self) -> dict[str, Tensor]:
-        parts = {
-            "model": self.model.state_dict(),
-            "average": {} if self._average is None else self._average.state_dict(),
-            "best": self._best,
-            "stepper": self._stepper.state(),
-        }
-        return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
-
-    def _save(self) -> None:
-        if self._saving is not None:
-            self.progress.quarters = self._schedule.quarters
-            self.progress.last_cut = self._schedule.last_cut
-            self._saving.write(self._tensors(), self.progress, self._identity)
+    def save_state(self) -> None:
+        """Write the state, if there is a store."""
+        if self._store is not None:
+            parts = {
+                "model": self.model.state_dict(),
+                "average": {} if self._average is None else self._average.state_dict(),
+                "best": self._best,
+                "stepper": self.stepper.state(),
+            }
+            tensors = {f"{part}/{n}": t for part, held in parts.items() for n, t in held.items()}
+            self._store.write(tensors, self.state, self._identity)
             self._saved_at = time.monotonic()
 
-    def _restore(self, saving: Saving) -> None:
-        tensors, self.progress = saving.read(self._identity)
+    def _resume(self, store: StateStore) -> None:
+        tensors, self.state = store.read(self._identity)
         parts: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
@@ -279,25 +347,28 @@ class Run:
         if self._average is not None:
             self._average.load_state_dict(parts["average"])
         self._best = parts.get("best", {})
-        self._stepper.restore(parts.get("stepper", {}), self.progress.step)
-        self._schedule.quarters = self.progress.quarters
-        self._schedule.last_cut = self.progress.last_cut
+        self.stepper.restore(parts.get("stepper", {}), self.state.step)
 
 
-def averaged(model: nn.Module, keep: float) -> AveragedModel:
-    """A copy of the model whose weights are a running average of it: what is scored and kept."""
-    return AveragedModel(model, multi_avg_fn=_growing(keep))
+def weight_average(model: nn.Module, options: LoopOptions) -> AveragedModel:
+    """Return a copy of the model whose weights are an exponential moving average.
 
-
-def _growing(keep: float) -> Callable[[Any, Any, Tensor | int], None]:
-    """An exponential average whose horizon grows with the number of updates, up to `keep`.
-
-    From the start on it forgets the beginning quickly, later slowly: (1+m)/(4+m) after m updates.
+    Its horizon grows with the number of updates, so it forgets the beginning quickly: the decay is
+    (1 + m) / (4 + m) after m updates, up to `average`.
     """
 
     @torch.no_grad()
     def update(average: Any, current: Any, updates: Tensor | int) -> None:
         m = float(updates)
-        torch._foreach_lerp_(average, current, 1.0 - min(keep, (1.0 + m) / (4.0 + m)))
+        decay = min(options.average, (1.0 + m) / (4.0 + m))
+        torch._foreach_lerp_(average, current, 1.0 - decay)
 
-    return update
+    averaged = AveragedModel(model, multi_avg_fn=update)
+    if options.average_start:
+        averaged.update_parameters(model)
+    return averaged
+
+
+def _finite(score: float | None) -> float | None:
+    """Return a score as JSON can hold it."""
+    return score if score is not None and math.isfinite(score) else None

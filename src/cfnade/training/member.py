@@ -1,13 +1,14 @@
-"""One member of a run: trained from one seed, chosen by validation, maybe trained again on all."""
+"""One member of an ensemble: initial weights, training, selection by validation, and the refit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cfnade.components import Member, new_member
+from cfnade import __version__
+from cfnade.components import Member, are_made, component_names, new_member
 from cfnade.components.base import other_axis
 from cfnade.components.widening import places_of, recounted, widened
 from cfnade.config import TrainingConfig
@@ -15,22 +16,28 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel, trained_on
-from cfnade.training.gains import copy_gains, tune
-from cfnade.training.loop import DivergedError, Reporter, Run, Saving
-from cfnade.training.state import Progress
-from cfnade.training.steps import stepper_of
-from cfnade.training.validation import score_by
+from cfnade.kernels.threads import thread_count
+from cfnade.training.callbacks import Callback, Stage
+from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import MemberPlan
+from cfnade.training.state import LoopState
+from cfnade.training.steps import EpochSampler, make_stepper
+from cfnade.training.validation import copy_gains, fit_component_gains, validation_scorer
 
 
 @dataclass(frozen=True)
 class TrainedMember:
-    """A model of one member; `chosen` by validation, `final` that or the refit."""
+    """A model of one member: `chosen` by validation, `final` that or the refit."""
 
     chosen: FittedModel
     final: FittedModel
-    progress: Progress
-    seed: int
+    state: LoopState
+    plan: MemberPlan
+    identity: dict[str, Any]
     seconds: float
+    finished_at: float
+    """Of time.monotonic()."""
     stopped: bool
     diverged: str | None
 
@@ -40,131 +47,220 @@ class TrainedMember:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a training run and its refit have in common."""
+class MemberTraining:
+    """The training of one member and its refit."""
 
-    side: str
-    names: tuple[str, ...]
-    """The sides of a member."""
+    plan: MemberPlan
+    components: tuple[str, ...]
     fields: dict[str, Any]
-    """Fields of the sides that do not follow from the data."""
-    settings: TrainingConfig
-    start: FittedModel | None
-    device: str
-    threads: int
-    reporter: Reporter | None = field(default=None)
-    stop: Callable[[], bool] = field(default=lambda: False)
-    refresh: bool = False
-    """Whether all weights of `start` are gone on with, those too that could be made anew."""
+    """Fields of the components that do not follow from the data."""
+    number: int
+    options: RunOptions
+    """Those of the run, with the threads and the state of this member."""
 
-    def train(
-        self, split: Split, identity: Callable[[Member], dict[str, Any]], saving: Saving | None
-    ) -> TrainedMember:
-        """Train on split.train, choose by split.valid; `identity` says which run that is."""
+    @classmethod
+    def of(cls, plan: MemberPlan, number: int, options: RunOptions) -> MemberTraining:
+        """Return the training of a plan's member."""
+        fields = dict(plan.model)
+        names = component_names(
+            plan.side, ridge=fields.get("ridge", 0), time=fields.pop("time", False)
+        )
+        if are_made(names):  # closed form: there are no weights to update or to average
+            plan = replace(plan, training=replace(plan.training, epochs=0, average=0.0))
+        return cls(plan, names, fields, number, options)
+
+    @property
+    def config(self) -> TrainingConfig:
+        return self.plan.training
+
+    @property
+    def stage(self) -> Stage:
+        """What callbacks call this training."""
+        epochs = self.config.epochs or None
+        return Stage(
+            self.plan.side, member=self.number, epochs=epochs, patience=self.config.patience
+        )
+
+    def train(self, split: Split, callback: Callback) -> TrainedMember:
+        """Train on split.train and select by split.valid."""
         began = time.monotonic()
-        fitted = self._fitted(split.train)
-        member = fitted.members[0]
-        run = self._run(
-            fitted,
-            score=score_by(fitted, split.valid),
-            saving=saving,
-            identity=identity(member),
+        model = self._initial_model(split.train)
+        member = model.members[0]
+        loop = self._loop(
+            model,
+            callback,
+            validate=validation_scorer(model, split.valid),
+            store=self.options.store,
+            identity=self._identity(split, member),
         )
-        if self.refresh or any(side.starts_well for side in member.components.values()):
-            run.consider_start()
-        diverged = run.go_or_keep_best(self.stop)
-        stopped = run.progress.epoch < self.settings.epochs and self.stop()
-        _settle(fitted)
-        tune(fitted, split.valid)
-        final = fitted
-        if self.settings.refit and not stopped and diverged is None:
-            final = self._refit(split, run.progress.best_epoch, member) or fitted
-            stopped = final is fitted and self.stop()  # the refit can be gone on with too
-        seconds = max(time.monotonic() - began, run.progress.seconds)  # longer if it was resumed
+        continued = self.options.init_model is not None
+        if continued or any(one.starts_well for one in member.components.values()):
+            loop.validate_start()
+        diverged = loop.run_until_diverged()
+        stopped = loop.state.epoch < self.config.epochs and self.options.should_stop()
+        _finish(model)
+        fit_component_gains(model, split.valid)
+        final = model
+        if self.config.refit and not stopped and diverged is None:
+            final = self._refit(split, callback, loop.state.best_epoch, member) or model
+            stopped = final is model and self.options.should_stop()  # the refit can be resumed too
+        seconds = max(time.monotonic() - began, loop.state.seconds)  # longer if it was resumed
         return TrainedMember(
-            fitted, final, run.progress, self.settings.seed, seconds, stopped, diverged
+            chosen=model,
+            final=final,
+            state=loop.state,
+            plan=self.plan,
+            identity=self._identity(split, member),
+            seconds=seconds,
+            finished_at=time.monotonic(),
+            stopped=stopped,
+            diverged=diverged,
         )
 
-    def _fitted(self, ratings: Dataset) -> FittedModel:
-        """A model of one member with its start values, and what it is trained on."""
-        if self.start is not None and self.refresh:
-            member = gone_on(self.start, ratings, self.settings)
+    def _initial_model(self, ratings: Dataset) -> FittedModel:
+        """Return a model of one member with its initial weights."""
+        if self.options.init_model is not None:
+            member = continued_member(self.options.init_model, self.number, ratings, self.config)
         else:
-            member = new_member(self.names, ratings, self.fields, self.settings)
-            if self.start is not None:
-                take_over(member, self.start, ratings, self.side)
-        return FittedModel((member,), self.side, ratings, trained_on(member.axes, ratings))
+            member = new_member(self.components, ratings, self.fields, self.config)
+        return FittedModel((member,), self.plan.side, ratings, trained_on(member.axes, ratings))
 
-    def _run(self, fitted: FittedModel, **how: Any) -> Run:
-        member = fitted.members[0].to(self.device)
-        stepper = stepper_of(
+    def _loop(
+        self, model: FittedModel, callback: Callback, *, refit: bool = False, **options: Any
+    ) -> TrainingLoop:
+        member = model.members[0].to(self.options.device)
+        stepper = make_stepper(
             member,
-            fitted.context,
+            model.context,
             self.fields,
-            self.settings,
-            device=self.device,
-            threads=self.threads,
+            self.config,
+            device=self.options.device,
+            threads=thread_count(self.options.n_threads),
         )
-        return Run(member, stepper, reporter=self.reporter, **how)
+        sampler = EpochSampler(stepper.sampler)
+        return TrainingLoop(
+            member,
+            sampler,
+            stepper,
+            LoopOptions.of(self.config, sampler.n_steps, refit=refit),
+            callback=callback,
+            stage=self.stage,
+            should_stop=self.options.should_stop,
+            **options,
+        )
 
-    def _refit(self, split: Split, epochs: int, chosen: Member) -> FittedModel | None:
-        """The same from the start on all ratings, for as many epochs as validation chose.
+    def _refit(
+        self, split: Split, callback: Callback, epochs: int, chosen: Member
+    ) -> FittedModel | None:
+        """Train again from the start on all ratings, for as many epochs as validation selected.
 
-        Gains are those that validation found.
-
-        None if it was stopped or diverged: the model that validation chose then stays.
+        The gains are those of validation. None if it was stopped or diverged: the model that
+        validation selected is then used.
         """
-        fitted = self._fitted(split.train.concat(split.valid))
-        run = self._run(fitted)
+        model = self._initial_model(split.train.concat(split.valid))
+        loop = self._loop(model, callback, refit=True)
         try:
-            run.go(epochs=epochs, stop=self.stop)
+            loop.run(epochs)
         except DivergedError:
             return None
-        if run.progress.epoch < epochs:
+        if loop.state.epoch < epochs:
             return None
-        _settle(fitted)
-        copy_gains(chosen, fitted.members[0])
-        return fitted
+        _finish(model)
+        copy_gains(chosen, model.members[0])
+        return model
+
+    def _identity(self, split: Split, member: Member) -> dict[str, Any]:
+        """Return what must be the same for a run to be resumed."""
+        return {
+            "side": self.plan.side,
+            "model": member.to_dict(),
+            "settings": self.config.to_json(),
+            "data": split.data,
+            "split": {"name": split.name, "fingerprint": split.fingerprint},
+            "device": self.options.device,
+            "threads": self.options.n_threads,
+            "version": __version__,
+        }
 
 
-def _settle(fitted: FittedModel) -> None:
-    """The end of training, on the CPU, where predictions are made."""
-    settle_member(fitted.members[0].to("cpu").eval(), fitted.context)
+def _finish(model: FittedModel) -> None:
+    """Finish the training on the CPU, where predictions are made."""
+    finish_member(model.members[0].to("cpu").eval(), model.context)
 
 
-def settle_member(member: Member, ratings: Dataset) -> None:
-    """The last touch of each of its sides."""
-    for side in member.components.values():
-        side.finish(ratings, member)
+def finish_member(member: Member, ratings: Dataset) -> None:
+    """Let each component do its last step."""
+    for component in member.components.values():
+        component.finish(ratings, member)
 
 
-def gone_on(start: FittedModel, ratings: Dataset, settings: TrainingConfig) -> Member:
-    """The one member of an earlier model, for these ratings."""
-    earlier, had = start.context, dict(start.trained_on)
-    member = widened(start.members[0], earlier, ratings, had)
-    for side in member.components.values():
-        if side.axis is not None:
-            axis = other_axis(side.axis)
+# -- an earlier model ------------------------------------------------------------------------------
+
+
+def continued_member(
+    model: FittedModel, number: int, ratings: Dataset, config: TrainingConfig
+) -> Member:
+    """Return a member of an earlier model for these ratings.
+
+    Users and items are matched by id. New ones begin with the mean of the trained ones, and what
+    has a closed form is fitted to the ratings again, from where it was.
+    """
+    earlier, counts = model.context, dict(model.trained_on)
+    member = widened(model.members[number], earlier, ratings, counts)
+    for component in member.components.values():
+        if component.axis is not None:
+            axis = other_axis(component.axis)
             places = places_of(ratings.ids(axis), earlier.ids(axis))
-            side.update(ratings, recounted(had[axis], places), settings)
+            component.update(ratings, recounted(counts[axis], places), config)
     return member
 
 
-def take_over(member: Member, start: FittedModel, ratings: Dataset, side: str) -> None:
-    """Weights of an earlier model: all dense ones, and those of the columns that it knows."""
-    earlier = start.members[0].components
+def check_init_model(
+    trainings: Sequence[MemberTraining], model: FittedModel, ratings: Dataset
+) -> None:
+    """Raise a TrainingError unless each training can continue with its member of the model."""
+    refused = "init_model cannot be continued: "
+    if len(model.answering) != len(trainings):
+        raise TrainingError(
+            f"{refused}it has {len(model.answering)} members, and {len(trainings)} are to be "
+            "trained; leave out what describes the model, so that it is continued as it is"
+        )
+    if model.context.scale != ratings.scale:
+        raise TrainingError(f"{refused}its ratings have another scale")
+    for training, member in zip(trainings, model.answering, strict=True):
+        earlier, now = (" + ".join(names) for names in (member.components, training.components))
+        if earlier != now:
+            raise TrainingError(
+                f"{refused}its components are {earlier}, not {now}; give the same side, and "
+                "ridge=0 for a model without a ridge component"
+            )
+        for name, value in training.fields.items():
+            saved = [fields[name] for fields in member.to_dict().values() if name in fields]
+            if saved and _plain(value) not in map(_plain, saved):
+                raise TrainingError(
+                    f"{refused}its {name} is {saved[0]!r}, not {value!r}; give the same"
+                )
+
+
+def copy_known_weights(member: Member, model: FittedModel, ratings: Dataset, side: str) -> None:
+    """Copy dense weights and those of known columns from a model of one member."""
+    earlier = model.members[0].components
     refused = f"the earlier model cannot be continued with side {side!r}: "
     if list(earlier) != list(member.components):
-        had, has = (" + ".join(sides) for sides in (earlier, member.components))
+        before, now = (" + ".join(names) for names in (earlier, member.components))
         raise TrainingError(
-            f"{refused}its sides are {had}, not {has}; give the same side, and ridge=0 for a model "
-            "without a ridge part"
+            f"{refused}its components are {before}, not {now}; give the same side, and ridge=0 for "
+            "a model without a ridge component"
         )
-    if start.context.scale != ratings.scale:
+    if model.context.scale != ratings.scale:
         raise TrainingError(f"{refused}its scale differs")
-    if len(start.members) > 1:
+    if len(model.members) > 1:
         raise TrainingError(
-            f"the earlier model cannot be continued: it is the mean of {len(start.members)} models"
+            f"the earlier model cannot be continued: it is the mean of {len(model.members)} models"
         )
-    for name, part in member.components.items():
-        part.take_over(earlier[name], ratings, start.context)
+    for name, component in member.components.items():
+        component.take_over(earlier[name], ratings, model.context)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

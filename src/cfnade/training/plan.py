@@ -1,11 +1,11 @@
-"""Plan which members to train, for data of any size and a time budget.
+"""Plan what to train: named components, or what suits data of any size and a time budget.
 
-Factor analyses are always trained, by sampling and by variational Bayes: they take seconds, need no
-tuning and are accurate on small data. The default adds a CF-NADE of items with a ridge component
-and a joint one, each if its time is within the budget. A longer budget adds a CF-NADE of users,
-larger joint members and further seeds, each as a stage of its own. Validation then weights the
-members, drops those without a gain, and uses a stage only if it improves on the stages before it
-(training/shares.py). So a longer budget never gives a worse validation score.
+A plan without arguments always has factor analyses, by sampling and by variational Bayes: they take
+seconds, need no tuning and are accurate on small data. The default adds a CF-NADE of items with a
+ridge component and a joint one, each if its time is within the budget. A longer budget adds a
+CF-NADE of users, larger joint members and further seeds, each as a stage of its own. Validation
+then weights the members, drops those without a gain, and uses a stage only if it improves on the
+stages before it (ensemble.py). So a longer budget never gives a worse validation score.
 
 Times are estimates for two cores, in seconds, conservative on small data. They depend on the sizes
 alone, so the same data and budget give the same members on any machine. docs/defaults.md has the
@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 
+from cfnade.components.base import AnsweringMember
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
+from cfnade.fitted_model import FittedModel
 from cfnade.recipes import default_recipe, load_recipe, member_kinds
-from cfnade.training.run import Plan
+from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.utils.validation import check_scalar
 
 MAX_SECONDS, MIN_SECONDS, SECONDS_PER_RATING = 40.0, 12.0, 6e-5
@@ -55,6 +57,164 @@ EARLY = 0.6
 
 SHORT = 100_000
 """Number of ratings below which a CF-NADE of one side is refitted with the validation part."""
+
+
+IMPLICIT_FRACTION = 1 / 3
+"""Maximum time of an interaction model that was not asked for, relative to that of the members."""
+MIN_IMPLICIT_SECONDS = 3.0
+"""With less time, an interaction model is trained only if asked for."""
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """One member of the ensemble: its components, their fields, and how they are trained."""
+
+    side: str
+    """Components, such as "user" or "both"."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the components other than their sizes, and `time`: whether to use timestamps."""
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    stage: int = 0
+    """If members are selected, those of a stage are used only if they improve the validation score
+    of the members of the stages before."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What is trained: members of an ensemble for ratings, and a model for interactions."""
+
+    members: tuple[MemberPlan, ...] = ()
+    ensemble_weighting: Literal["equal", "fit", "select"] = "equal"
+    """Weights of the members: equal, found by validation, or found with members left out that
+    improve little. Members that differ in their seeds alone have equal weights."""
+    implicit: ImplicitPlan | None = None
+    """How the interaction model is trained; None: there is none."""
+
+
+def plan_side(
+    side: str,
+    model: Mapping[str, Any] | None = None,
+    training: TrainingConfig | None = None,
+    *,
+    n_seeds: int = 1,
+    implicit: ImplicitPlan | None = None,
+) -> TrainingPlan:
+    """Return the plan of a named side, such as "user", "both" or "both,user".
+
+    Args:
+        side: Kinds of members, separated by commas.
+        model: Fields of the components of the first kind; the others have those of their recipes.
+        training: Training options of the first kind.
+        n_seeds: Members of the first kind, with successive seeds.
+        implicit: How the interaction model is trained; None: there is none.
+    """
+    check_scalar("n_seeds", n_seeds, int, Ge(1), error=TrainingError)
+    kinds, config = member_kinds(side), training or TrainingConfig()
+    first = [
+        MemberPlan(kinds[0], model or {}, replace(config, seed=config.seed + number))
+        for number in range(n_seeds)
+    ]
+    further = [
+        MemberPlan(recipe.side, recipe.model, replace(recipe.training, seed=config.seed))
+        for recipe in map(default_recipe, kinds[1:])
+    ]
+    return TrainingPlan((*first, *further), "fit" if further else "equal", implicit)
+
+
+def plan_automatic(
+    ratings: Dataset,
+    *,
+    time_budget: float | None = None,
+    seed: int = 0,
+    refit: bool = False,
+    learn_interactions: bool | None = None,
+) -> TrainingPlan:
+    """Return the plan for a data set and a time budget in minutes.
+
+    Args:
+        ratings: The training part.
+        time_budget: Minutes on two cores; None for at most 40 seconds.
+        seed: Seed of all members.
+        refit: Train all members again with the validation part.
+        learn_interactions: See `plan_implicit`.
+    """
+    size = DataSize.of(ratings)
+    seconds = default_seconds(size) if time_budget is None else 60 * time_budget
+    members = plan_members(size, seconds=seconds, seed=seed)
+    if refit:
+        members = [replace(one, training=replace(one.training, refit=True)) for one in members]
+    implicit = plan_implicit(ratings, learn_interactions, members, automatic=True, seed=seed)
+    return TrainingPlan(tuple(members), "select", implicit)
+
+
+def plan_implicit(
+    ratings: Dataset,
+    learn_interactions: Any,
+    members: Sequence[MemberPlan],
+    *,
+    automatic: bool = False,
+    seed: int = 0,
+) -> ImplicitPlan | None:
+    """Return how an interaction model is trained beside members; None: it is not.
+
+    Args:
+        ratings: The training part.
+        learn_interactions: True, False, or None: with an automatic plan, if it takes little time
+            beside its members.
+        members: The members of the plan.
+        automatic: Whether they were planned automatically.
+        seed: Seed of the interaction model.
+    """
+    if learn_interactions is not None and not isinstance(learn_interactions, bool):
+        raise TrainingError(f"lists (={learn_interactions!r}) must be True, False or None")
+    uses_time = any(one.model.get("time") or "time" in one.side for one in members)
+    if learn_interactions and uses_time:
+        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
+    if learn_interactions is False or (learn_interactions is None and not automatic):
+        return None
+    plan = implicit_plan(ratings, seed=seed)
+    allowed = IMPLICIT_FRACTION * estimate_seconds(DataSize.of(ratings), members)
+    if learn_interactions is None and plan.seconds > allowed:
+        return replace(plan, seconds=allowed) if allowed >= MIN_IMPLICIT_SECONDS else None
+    return plan
+
+
+def plan_continuation(
+    model: FittedModel, training: Mapping[str, Any] | None = None
+) -> TrainingPlan:
+    """Return the plan that continues every member of a model.
+
+    Args:
+        model: A trained model; its members keep their components and fields.
+        training: Training options that replace those of the earlier training.
+    """
+    metadata = model.facts
+    sides = [one["side"] for one in metadata.get("members", [])] or [model.side]
+    if len(sides) != len(model.answering):
+        raise TrainingError(
+            f"the model's metadata names members {', '.join(sides)}, but it has "
+            f"{len(model.answering)}; train it again from the start"
+        )
+    members = []
+    for number, (side, member) in enumerate(zip(sides, model.answering, strict=True)):
+        saved = metadata.get("run", {}).get("settings") if number == 0 else None
+        config = default_recipe(side).training if saved is None else TrainingConfig.from_dict(saved)
+        schedule = "linear" if config.schedule == "plateau" else config.schedule
+        earlier = replace(config, refit=False, patience=None, schedule=schedule)
+        options = earlier.to_dict() | dict(training or {})
+        members.append(MemberPlan(side, member_fields(member), TrainingConfig.from_dict(options)))
+    return TrainingPlan(tuple(members), "fit" if len(members) > 1 else "equal")
+
+
+def member_fields(member: AnsweringMember) -> dict[str, Any]:
+    """Return the fields of all components; where several have one, that of the first counts."""
+    fields: dict[str, Any] = {}
+    for component in reversed(member.to_dict().values()):
+        fields |= component
+    return fields
+
+
+# -- automatic plans -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -101,9 +261,9 @@ def default_seconds(size: DataSize) -> float:
     return min(MAX_SECONDS, MIN_SECONDS + SECONDS_PER_RATING * size.ratings)
 
 
-def plan_members(size: DataSize, *, seconds: float, seed: int = 0) -> list[Plan]:
+def plan_members(size: DataSize, *, seconds: float, seed: int = 0) -> list[MemberPlan]:
     """Return the members to train, in order. A longer budget keeps all those of a shorter one."""
-    plans: list[Plan] = []
+    plans: list[MemberPlan] = []
     candidates = _default_plans(size, seed)
     if seconds > default_seconds(size):
         candidates += _further_plans(size, candidates, seed)
@@ -121,14 +281,14 @@ def plan_members(size: DataSize, *, seconds: float, seed: int = 0) -> list[Plan]
     ]
 
 
-def estimate_seconds(size: DataSize, plans: list[Plan]) -> float:
+def estimate_seconds(size: DataSize, plans: Sequence[MemberPlan]) -> float:
     """Return the estimated training time of the members."""
     default = len(_default_plans(size, 0))
     costs = [_seconds(size, plan) * (EARLY if plan.stage > default else 1.0) for plan in plans]
     return _factor_seconds(size) + sum(costs)
 
 
-def _default_plans(size: DataSize, seed: int) -> list[Plan]:
+def _default_plans(size: DataSize, seed: int) -> list[MemberPlan]:
     """Return the members of the default budget, apart from factor analyses."""
     remaining = default_seconds(size) - _factor_seconds(size)
     plans = [_single_plan("item", size, seed)]
@@ -143,7 +303,7 @@ def _default_plans(size: DataSize, seed: int) -> list[Plan]:
     return plans
 
 
-def _further_plans(size: DataSize, default: Sequence[Plan], seed: int) -> list[Plan]:
+def _further_plans(size: DataSize, default: Sequence[MemberPlan], seed: int) -> list[MemberPlan]:
     """Return the members of a longer budget, fastest first, then the same with further seeds."""
     singles = [_single_plan(axis, size, seed) for axis in AXES]
     sides = {plan.side for plan in default}
@@ -160,37 +320,29 @@ def _further_plans(size: DataSize, default: Sequence[Plan], seed: int) -> list[P
     more.sort(key=lambda plan: _seconds(size, plan))
     repeated = sorted([*singles, joints[0]], key=lambda plan: _seconds(size, plan))
     return more + [
-        replace(plan, settings=replace(plan.settings, seed=seed + number))
+        replace(plan, training=replace(plan.training, seed=seed + number))
         for number in range(1, SEEDS)
         for plan in repeated
-    ]
-
-
-def further_member_plans(side: str, seed: int) -> list[Plan]:
-    """Return the plans of the members after the first that a side names: their default recipes."""
-    recipes = [default_recipe(kind) for kind in member_kinds(side)[1:]]
-    return [
-        Plan(recipe.side, recipe.model, replace(recipe.training, seed=seed)) for recipe in recipes
     ]
 
 
 # -- members -------------------------------------------------------------------------------------
 
 
-def _factor_plan(side: str, seed: int) -> Plan:
+def _factor_plan(side: str, seed: int) -> MemberPlan:
     """Return the plan of a factor analysis, which needs no epochs."""
-    return Plan(side, {}, TrainingConfig(epochs=0, average=0.0, refit=True, seed=seed))
+    return MemberPlan(side, {}, TrainingConfig(epochs=0, average=0.0, refit=True, seed=seed))
 
 
-def _single_plan(axis: str, size: DataSize, seed: int) -> Plan:
+def _single_plan(axis: str, size: DataSize, seed: int) -> MemberPlan:
     """Return the plan of a CF-NADE of one side with a ridge component."""
     base = load_recipe("default")
     refit = size.ratings < SHORT
     settings = replace(base.training, patience=PATIENCE, refit=refit, seed=seed)
-    return Plan(axis, base.model, settings)
+    return MemberPlan(axis, base.model, settings)
 
 
-def _joint_plan(hidden: int, passes: int, size: DataSize, seed: int) -> Plan:
+def _joint_plan(hidden: int, passes: int, size: DataSize, seed: int) -> MemberPlan:
     """Return the plan of a joint member.
 
     The ordinal cost suits five stars; on finer scales plain likelihood is better.
@@ -200,16 +352,16 @@ def _joint_plan(hidden: int, passes: int, size: DataSize, seed: int) -> Plan:
     if size.levels > 5:
         fields["ordinal_weight"] = 0.0
     settings = replace(base.training, passes=passes, patience=PATIENCE, seed=seed)
-    return Plan("both", base.model | fields, settings)
+    return MemberPlan("both", base.model | fields, settings)
 
 
 # -- times ---------------------------------------------------------------------------------------
 
 
-def _seconds(size: DataSize, plan: Plan) -> float:
+def _seconds(size: DataSize, plan: MemberPlan) -> float:
     """Return the time of a member; factor analyses are counted together (_factor_seconds)."""
     if plan.side == "both":
-        return _joint_seconds(size, plan.architecture["hidden"][0], plan.settings.passes)
+        return _joint_seconds(size, plan.model["hidden"][0], plan.training.passes)
     columns = {"item": size.users, "user": size.items}.get(plan.side)
     return 0.0 if columns is None else _single_seconds(size, columns)
 

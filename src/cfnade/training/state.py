@@ -1,4 +1,4 @@
-"""The state of an unfinished run on disk: enough to end with the bits of an uninterrupted one."""
+"""The resumable state of a run: a resumed run ends with the bits of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,54 +15,79 @@ from cfnade.exceptions import DataError, TrainingError
 from cfnade.utils.files import unfinished_writes
 from cfnade.utils.safetensors_io import open_arrays, write_arrays
 
-FORMAT, VERSION = "cfnade-training", "1"
+FORMAT, VERSION = "cfnade-training", "2"
 NAME = "training.safetensors"
 
 
 @dataclass
-class Progress:
-    """Where a run stands. All of it is JSON."""
+class LoopState:
+    """Where a training loop stands. All of it is JSON."""
 
-    epoch: int = 0  # epochs done
-    step: int = 0  # steps done in all
-    epoch_cost: float = 0.0  # Σ cost · rows of the steps of the epoch under way
-    epoch_rows: int = 0  # how many of its rows are done
+    epoch: int = 0  # completed epochs
+    step: int = 0  # completed steps of all epochs
+    epoch_cost: float = 0.0  # Σ cost · rows of the steps of the current epoch
+    epoch_rows: int = 0  # completed rows of the current epoch
     epoch_seconds: float = 0.0
-    seconds: float = 0.0  # of the epochs done
-    best_epoch: int = 0  # counts from 1; 0 is the start, or none yet
-    best_rmse: float | None = None  # of that epoch
-    best_nll: float | None = None
-    quarters: int = 0
-    last_cut: int = 0
+    seconds: float = 0.0  # of the completed epochs
+    best_epoch: int = 0  # counts from 1; 0 is the start
+    best: dict[str, float] | None = None  # validation scores of that epoch; None before the first
+    rate_cuts: int = 0  # of the plateau schedule
+    last_cut: int = 0  # epoch
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class StateStore:
+    """Where and how often the state of a run is written."""
+
+    folder: Path
+    seconds: float = 30.0
+    resume: bool = False
+
+    def is_due(self, step: int, seconds: float) -> bool:
+        """Return whether to write the state, so many seconds after the last one."""
+        del step
+        return seconds > self.seconds
+
+    def write(self, tensors: dict[str, Tensor], state: LoopState, identity: dict[str, Any]) -> None:
+        """Write a state; `identity` says which run it belongs to."""
+        write_state(self.folder, tensors, state, identity)
+
+    def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], LoopState]:
+        """Return the state of the run with this identity."""
+        return read_state(self.folder, identity)
+
+    def exists(self) -> bool:
+        """Return whether there is a state to resume from."""
+        return (self.folder / NAME).exists()
+
+
 def member_folder(folder: Path, number: int) -> Path:
-    """Where the state of a run's model is kept: the first beside the saved model."""
+    """Return the folder of a member's state; the first one is in the folder of the model."""
     return folder if number == 0 else folder / f"seed-{number}"
 
 
-def lists_folder(folder: Path) -> Path:
-    """Where the state of what makes lists is kept."""
+def implicit_folder(folder: Path) -> Path:
+    """Return the folder of the interaction model's state."""
     return folder / "lists"
 
 
 def write_state(
-    folder: Path, tensors: dict[str, Tensor], progress: Progress, run: dict[str, Any]
+    folder: Path, tensors: dict[str, Tensor], state: LoopState, run: dict[str, Any]
 ) -> None:
-    """Save tensors and progress; `run` says which run they belong to."""
+    """Save tensors and state; `run` identifies the run."""
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
     meta = {
         "format": FORMAT,
         "version": VERSION,
-        "progress": json.dumps(vars(progress)),
+        "progress": json.dumps(vars(state)),
         "run": json.dumps(run),
     }
     write_arrays(folder / NAME, arrays, meta)
 
 
-def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], Progress]:
-    """The saved state, refused if it is damaged or belongs to another run."""
+def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], LoopState]:
+    """Return the saved state; a damaged one or that of another run is an error."""
     path = folder / NAME
     if not path.exists():
         raise TrainingError(
@@ -72,22 +97,22 @@ def read_state(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Tensor], Pr
         arrays, meta = open_arrays(path)
         if meta.get("format") != FORMAT or meta.get("version") != VERSION:
             raise DataError("it is not the training state of this version")
-        earlier, progress = json.loads(meta["run"]), Progress(**json.loads(meta["progress"]))
+        earlier, state = json.loads(meta["run"]), LoopState(**json.loads(meta["progress"]))
     except (DataError, ValueError, LookupError, TypeError) as error:
         raise TrainingError(f"{path}: cannot be resumed: {error}") from error
     if earlier != run:
         raise TrainingError(f"{path}: belongs to another run: {_difference(earlier, run)}")
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, progress
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, state
 
 
-def _difference(earlier: dict[str, Any], asked: dict[str, Any]) -> str:
-    names = [n for n in {**earlier, **asked} if earlier.get(n) != asked.get(n)]
-    parts = [f"{name} was {earlier.get(name)!r}, now {asked.get(name)!r}" for name in names[:3]]
+def _difference(earlier: dict[str, Any], now: dict[str, Any]) -> str:
+    names = [n for n in {**earlier, **now} if earlier.get(n) != now.get(n)]
+    parts = [f"{name} was {earlier.get(name)!r}, now {now.get(name)!r}" for name in names[:3]]
     return "; ".join(parts) + ". Give the same arguments, or train into another folder"
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The epochs that the saved state knows of."""
+    """Return the epochs of the saved state."""
     try:
         history: list[dict[str, Any]] = json.loads(open_arrays(folder / NAME)[1]["progress"])[
             "history"
@@ -98,38 +123,38 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
-    """The same of all models of a run, as its reporter gets them."""
+    """Return the epochs of all members of a run, as callbacks receive them."""
     if members == 1:
         return read_history(folder)
     records = []
     for number in range(members):
-        own = member_folder(folder, number)
-        if (own / NAME).exists():
-            records += [{"member": number, **record} for record in read_history(own)]
+        place = member_folder(folder, number)
+        if (place / NAME).exists():
+            records += [{"member": number, **record} for record in read_history(place)]
     return records
 
 
-def states_in(folder: Path) -> list[Path]:
-    """The files of a run's states, of all its models, and what kills left of writing them."""
-    places = (folder, lists_folder(folder), *folder.glob("seed-*"))
+def state_files(folder: Path) -> list[Path]:
+    """Return the files of a run's states, and what kills left of writing them."""
+    places = (folder, implicit_folder(folder), *folder.glob("seed-*"))
     return [
         path for place in places for path in (*place.glob(NAME), *unfinished_writes(place / NAME))
     ]
 
 
-def stamps_of_states(folder: Path) -> dict[Path, int]:
+def state_times(folder: Path) -> dict[Path, int]:
     """Return when each file of a run's states was written, in nanoseconds."""
-    return {path: stamp for path in states_in(folder) if (stamp := _stamp(path)) is not None}
+    return {path: time for path in state_files(folder) if (time := _time(path)) is not None}
 
 
-def _stamp(path: Path) -> int | None:
+def _time(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
-def forget(folder: Path, earlier: Mapping[Path, int] | None = None) -> None:
+def delete_states(folder: Path, earlier: Mapping[Path, int] | None = None) -> None:
     """Remove the states of a run; with `earlier`, only files that were not written since."""
-    for path in states_in(folder) if earlier is None else earlier:
-        if earlier is not None and _stamp(path) != earlier[path]:
+    for path in state_files(folder) if earlier is None else earlier:
+        if earlier is not None and _time(path) != earlier[path]:
             continue
         path.unlink()
         if path.parent != folder and not any(path.parent.iterdir()):

@@ -1,55 +1,66 @@
-"""How good weights are on the validation part, given the training part."""
+"""Validation: scores of weights, gains of components without training, and the baseline."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.calibration.calibration import Calibration, fit_calibration
-from cfnade.components import Axis, Member
+from cfnade.components import Axis, Member, TorchComponent
 from cfnade.data.dataset import Dataset
-from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
+from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.scorer import Scorer
-from cfnade.training.loop import Validated
-from cfnade.training.pooling import Answered, Replies, pooled
 
-MOST = 500_000
-"""About how many validation ratings are looked at after an epoch; more take longer than it does."""
+FloatArray = npt.NDArray[np.float64]
 
-WORSE = 0.001
-"""Nats that a calibration for new people too may cost those of whom much is known."""
+MAX_RATINGS = 500_000
+"""Approximate maximum of ratings that an epoch is scored on; more take longer than the epoch."""
 
-ENOUGH = 300
-"""Replies about people as new ones, for a calibration of their own."""
+MAX_UNSEEN_FRACTION = 0.1
+"""Fraction of the validation ratings that scores between epochs may leave out."""
+
+SHRINKAGE = 5.0
+"""Pseudo-ratings at the mean of every item and user of the baseline."""
+
+NEWTON_STEPS = 20
+GAIN_PRIOR = 2.0
+"""Weight of a gain of 0, in squared levels, against noise in a small validation part."""
 
 
-def score_by(fitted: FittedModel, valid: Dataset) -> Callable[[Member], Validated] | None:
-    """How good weights are on the validation part, given the training part."""
+# -- scores of weights -----------------------------------------------------------------------------
+
+
+def validation_scorer(
+    model: FittedModel, valid: Dataset
+) -> Callable[[Member], dict[str, float]] | None:
+    """Return a function that gives RMSE and NLL of weights, conditioned on the training part."""
     if len(valid) == 0:
         return None
-    valid = _trained(looked_at(valid, fitted.axes), fitted.context)
-    scorer, values, stars = Scorer(fitted), valid.values, valid.scale.array()
-    near = _Near()
+    valid = _without_unseen(scored_ratings(valid, model.axes), model.context)
+    scorer, values, stars = Scorer(model), valid.values, valid.scale.array()
+    on_cpu = _OnCpu()
 
-    def score(weights: Member) -> Validated:
-        asked = scorer.with_members(near(weights))
+    def score(weights: Member) -> dict[str, float]:
+        weighted = scorer.with_members(on_cpu(weights))
         with np.errstate(all="ignore"):  # huge weights give no probabilities
-            chances = asked.probabilities(valid.users, valid.items, valid.times)
-        if not np.isfinite(chances).all():
-            return Validated(math.nan, math.nan)
-        return Validated(rmse(values, chances @ stars), nll(chances, valid.levels))
+            probabilities = weighted.probabilities(valid.users, valid.items, valid.times)
+        if not np.isfinite(probabilities).all():
+            return {"rmse": math.nan, "nll": math.nan}
+        return {
+            "rmse": rmse(values, probabilities @ stars),
+            "nll": nll(probabilities, valid.levels),
+        }
 
     return score
 
 
-class _Near:
-    """Weights on the CPU, where models answer; those of another device in a copy that is kept."""
+class _OnCpu:
+    """Return weights on the CPU, where models predict; those of another device as a copy."""
 
     def __init__(self) -> None:
         self._copy: Member | None = None
@@ -64,69 +75,135 @@ class _Near:
         return self._copy
 
 
-def looked_at(valid: Dataset, axes: tuple[Axis, ...]) -> Dataset:
-    """All of it, or if that is much the ratings of some rows (of both kinds, if both are read).
+def scored_ratings(valid: Dataset, axes: tuple[Axis, ...]) -> Dataset:
+    """Return the ratings of some rows (of both axes, if both are read), about MAX_RATINGS.
 
-    Whole rows, because a row's context costs more than the cells that are asked of it.
+    Whole rows, because the context of a row costs more than predictions of its cells.
     """
-    share = MOST / max(1, len(valid))
-    if share >= 1:
+    fraction = MAX_RATINGS / max(1, len(valid))
+    if fraction >= 1:
         return valid
     random, kept = np.random.default_rng(0), np.ones(len(valid), bool)
     indices = {"user": (valid.users, valid.n_users), "item": (valid.items, valid.n_items)}
     for axis in axes:
         index, count = indices[axis]
-        kept &= (random.random(count) < share ** (1 / len(axes)))[index]
+        kept &= (random.random(count) < fraction ** (1 / len(axes)))[index]
     return valid.select(kept)
 
 
-FEW = 0.1
-"""Part of the validation ratings that may be left out between epochs."""
+def _without_unseen(valid: Dataset, context: Dataset) -> Dataset:
+    """Return the ratings of users and items with training ratings, if few others are lost.
 
-
-def _trained(valid: Dataset, context: Dataset) -> Dataset:
-    """Without ratings by users or of items that training knows nothing of, if they are few.
-
-    To fold these in takes longer than an epoch of a small file, and tells nothing of the weights.
+    To fold the others in takes longer than an epoch of a small file, and does not depend on the
+    weights.
     """
-    known = (context.counts("user") > 0)[valid.users] & (context.counts("item") > 0)[valid.items]
-    return valid.select(known) if known.any() and (~known).mean() <= FEW else valid
+    seen = (context.counts("user") > 0)[valid.users] & (context.counts("item") > 0)[valid.items]
+    few = seen.any() and (~seen).mean() <= MAX_UNSEEN_FRACTION
+    return valid.select(seen) if few else valid
 
 
-class Calibrated(NamedTuple):
-    """What fits a model's answers of the validation part, and how good they are."""
-
-    known: Calibration
-    new: Calibration | None
-    """For people asked about as new ones; None: as for the others."""
-    metrics: dict[str, Any]
+# -- gains -----------------------------------------------------------------------------------------
 
 
-def calibrated(answers: Replies, valid: Dataset, *, apart: bool) -> Calibrated:
-    """The calibration for people who were trained on, and that for new ones.
+def fit_component_gains(model: FittedModel, valid: Dataset) -> None:
+    """Find the gains of the components that have them, in place, for a model of one member.
 
-    They are apart if the model has weights for people, and so none for new ones. To a model without
-    them both are alike: one calibration, fitted on what is asked from few and from all, serves
-    both, unless that costs those of whom much is known.
+    Such a component (neighborhood) adds scores k·(g·c + h) of levels k and is not trained. The
+    gains g and one shift h minimize the squared error of the validation part. A negative gain
+    would reverse a correction, so it becomes 0. Without validation, gains stay as they are.
     """
-    stars, everything, few = valid.scale.array(), answers.everything, answers.few
-    calibration, raw, new = _of(everything, stars), everything.probabilities, None
-    if few is not None and apart and len(few.levels) >= ENOUGH:
-        new = _of(few, stars)
-    elif few is not None and not apart:
-        for_few_too, asked = _of(pooled(everything, few), stars), (raw, valid.levels, stars)
-        least = calibration.nll(*asked, everything.leanings)
-        if for_few_too.nll(*asked, everything.leanings) <= least + WORSE:
-            calibration = for_few_too
-    after = calibration.apply(raw, stars, everything.leanings)
-    metrics = {"rmse": rmse(valid.values, raw @ stars)}
-    for name, measure in (("nll", nll), ("calibration_error", calibration_error)):
-        metrics[f"{name}_raw"] = measure(raw, valid.levels)
-        metrics[name] = measure(after, valid.levels)
-    # A level that the model held impossible has no finite likelihood, and JSON no infinity.
-    finite = {name: v if math.isfinite(v) else None for name, v in metrics.items()}
-    return Calibrated(calibration, new, finite)
+    components = [one for one in model.members[0].components.values() if one.tunes]
+    if not components or not len(valid):
+        return
+    users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
+    _set_gains(components, np.zeros(len(components) + 1))
+    plain = Scorer(model).probabilities(users, items, valid.times)
+    corrections = [_corrections(one, model, users, items) for one in components]
+    features = np.column_stack([*corrections, np.ones(len(users))])
+    _set_gains(components, least_squares_gains(plain, features, valid))
 
 
-def _of(asked: Answered, stars: npt.NDArray[np.float64]) -> Calibration:
-    return fit_calibration(asked.probabilities, asked.levels, stars, asked.leanings)
+def copy_gains(source: Member, target: Member) -> None:
+    """Copy the gains that validation found to a member that is fitted to all ratings."""
+    for old, new in zip(source.components.values(), target.components.values(), strict=True):
+        if old.tunes:
+            network: Any = old.network
+            _set_gain(new, float(network.gain), float(network.shift))
+
+
+def _set_gain(component: TorchComponent, gain: float, shift: float) -> None:
+    network: Any = component.network
+    network.gain.fill_(gain)
+    network.shift.fill_(shift)
+
+
+def _set_gains(components: list[TorchComponent], gains: FloatArray) -> None:
+    """Set all gains, and the shift of the first component."""
+    for number, component in enumerate(components):
+        _set_gain(component, float(gains[number]), float(gains[-1]) if number == 0 else 0.0)
+
+
+def _corrections(
+    component: TorchComponent,
+    model: FittedModel,
+    users: npt.NDArray[np.int64],
+    items: npt.NDArray[np.int64],
+) -> FloatArray:
+    """Return c of cells, (n,): what a gain of 1 adds from one level to the next."""
+    _set_gain(component, 1.0, 0.0)
+    scores = component.reading(model.context).cells(users, items, None)
+    _set_gain(component, 0.0, 0.0)
+    return np.asarray(scores[:, 1], np.float64)
+
+
+def least_squares_gains(plain: FloatArray, features: FloatArray, valid: Dataset) -> FloatArray:
+    """Return weights of features (n, F) by Gauss-Newton, (F,); all but the last at least 0."""
+    k, truth = np.arange(plain.shape[1]), valid.levels.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        logs = np.log(plain)
+    used = np.ones(features.shape[1], bool)
+    while True:
+        gains = np.zeros(len(used))
+        for _ in range(NEWTON_STEPS):
+            tilted = logs + (features @ gains)[:, None] * k
+            probabilities = np.exp(tilted - tilted.max(1, keepdims=True))
+            probabilities /= probabilities.sum(1, keepdims=True)
+            means = probabilities @ k
+            variances = probabilities @ np.square(k) - np.square(means)
+            gradient = features[:, used] * variances[:, None]
+            hessian = gradient.T @ gradient + GAIN_PRIOR * np.eye(used.sum())
+            descent = gradient.T @ (truth - means) - GAIN_PRIOR * gains[used]
+            gains[used] += np.linalg.solve(hessian, descent)
+        negative = np.flatnonzero(gains[:-1] < 0)
+        if not len(negative):
+            return gains
+        used[negative] = False
+
+
+# -- baseline --------------------------------------------------------------------------------------
+
+
+def baseline_rmse(train: Dataset, valid: Dataset) -> float:
+    """Return the RMSE of mean + item offset + user offset, shrunk and clipped to the scale."""
+    stars, counts = train.scale.array(), train.level_counts("item")
+    mean = float(counts.sum(0) @ stars / len(train))
+    items = counts @ (stars - mean) / (counts.sum(1) + SHRINKAGE)
+    counts = train.level_counts("user")
+    explained = np.zeros(train.n_users)  # Σ item offsets of the items that each user rated
+    for users, rated in train.chunks("users", "items"):
+        explained += np.bincount(users, items[rated], train.n_users)
+    users = (counts @ (stars - mean) - explained) / (counts.sum(1) + SHRINKAGE)
+    predictions = np.clip(mean + items[valid.items] + users[valid.users], stars[0], stars[-1])
+    return rmse(valid.values, predictions)
+
+
+def warn_below_baseline(metadata: Mapping[str, Any]) -> str | None:
+    """Return a warning if the baseline predicts the validation part as well as the model."""
+    valid = metadata.get("valid") or {}
+    if valid.get("rmse") is None or round(valid["rmse"], 4) <= round(valid["means_rmse"], 4):
+        return None
+    return (
+        f"on the validation part the model (RMSE {valid['rmse']:.4f}) is no better than plain "
+        f"means of users and items ({valid['means_rmse']:.4f}); there may be too few ratings to "
+        "learn from"
+    )

@@ -8,7 +8,7 @@
 
 `TrainingConfig(epochs=0)` raises a TrainingError: training option epochs (=0) must be a whole
 number of at least 1. Constraints are those of `annotated_types`. Checked types are int, float,
-bool, str, Literal, tuples `tuple[X, ...]` of these, and each of these or None; fields of other
+bool, str, Literal, tuples `tuple[X, ...]` of these, and unions of these and None; values of other
 types are not checked. A NumPy scalar becomes Python's own type, a list becomes a tuple.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
@@ -35,7 +36,7 @@ from typing import (
 )
 
 import numpy as np
-from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
+from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Len, Lt
 
 from cfnade.exceptions import CfnadeError
 
@@ -63,8 +64,8 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
 
         def check_fields(self: Any) -> None:
             derived: Any = type(self)
-            for name, rule in _field_rules(derived).items():
-                value = _check(name, getattr(self, name), rule, error, noun)
+            for name, hint in _field_types(derived).items():
+                value = _check(name, getattr(self, name), hint, error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
                 inherited(self)
@@ -88,14 +89,12 @@ def check_options(cls: type, values: Mapping[str, Any], where: str = "") -> dict
         The values in Python's own types.
     """
     error, noun = cls.__options__  # type: ignore[attr-defined]
-    names, rules = [field.name for field in fields(cls)], _field_rules(cls)
-    checked = {}
+    hints, checked = _field_types(cls), {}
     for name, value in values.items():
-        if name not in names:
-            message = describe_unknown(noun or "option", name, names)
+        if name not in hints:
+            message = describe_unknown(noun or "option", name, hints)
             raise error(f"{where}{message}", field=name, value=value)
-        rule = rules.get(name)
-        checked[name] = _check(name, value, rule, error, f"{where}{noun}") if rule else value
+        checked[name] = _check(name, value, hints[name], error, f"{where}{noun}")
     return checked
 
 
@@ -117,7 +116,7 @@ def check_scalar(
         error: Raised if the value does not fit.
         noun: Stands before the name in the message.
     """
-    checked: S = _check(name, value, _scalar_rule(kind, constraints), error, noun)
+    checked: S = _check(name, value, Annotated[kind, *constraints, None], error, noun)
     return checked
 
 
@@ -125,7 +124,7 @@ def check_choice(
     name: str, value: object, choices: Iterable[str], *, error: type[CfnadeError]
 ) -> str:
     """Return an argument if it is one of the strings."""
-    checked: str = _check(name, value, _choice_rule(choices), error, "")
+    checked: str = _check(name, value, Literal[*choices], error, "")
     return checked
 
 
@@ -136,132 +135,113 @@ def describe_unknown(noun: str, name: object, valid: Collection[str]) -> str:
     return f"unknown {noun} {name!r}{hint}"
 
 
-# -- rules ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Rule:
-    description: str
-    """Completes the sentence "it must be …"."""
-    accepts: Callable[[Any], bool]
-    convert: Callable[[Any], Any]
-    """To Python's own type, which JSON can hold."""
-
-
-def _check(name: str, value: Any, rule: _Rule, error: type[CfnadeError], noun: str) -> Any:
-    if not rule.accepts(value):
-        subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
-        raise error(
-            f"{subject} (={_shortened(value)}) must be {rule.description}", field=name, value=value
-        )
-    return rule.convert(value)
+# -- types ----------------------------------------------------------------------------------------
 
 
 @cache  # evaluating annotations is slow
-def _field_rules(cls: type) -> dict[str, _Rule]:
+def _field_types(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
-    rules = {field.name: _rule(hints[field.name]) for field in fields(cls)}
-    return {name: rule for name, rule in rules.items() if rule is not None}
+    return {field.name: hints[field.name] for field in fields(cls)}
 
 
-def _rule(hint: Any, constraints: Iterable[Any] = ()) -> _Rule | None:
-    """Return the rule of a type hint, or None if values of that type are not checked."""
+def _check(name: str, value: Any, hint: Any, error: type[CfnadeError], noun: str) -> Any:
+    """Return a value in Python's own types; raise the error if it does not fit the type hint."""
+    try:
+        return _convert(value, hint)
+    except (ValueError, OverflowError):
+        subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
+        text = repr(value)
+        text = text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"
+        message = f"{subject} (={text}) must be {_describe(hint)}"
+    raise error(message, field=name, value=value)
+
+
+def _convert(value: Any, hint: Any, constraints: Iterable[Any] = ()) -> Any:
+    """Return a value in Python's own types; raise a ValueError if it does not fit the hint."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _rule(arguments[0], arguments[1:])
+        return _convert(value, arguments[0], arguments[1:])
     if origin in (Union, UnionType):
-        return _optional_rule(arguments)
+        for alternative in arguments:
+            with suppress(ValueError):
+                return _convert(value, alternative)
+    elif hint is NoneType:
+        if value is None:
+            return None
+    elif origin is Literal:
+        for choice in arguments:
+            if isinstance(value, type(choice)) and value == choice:
+                return choice
+    elif origin is tuple and len(arguments) == 2 and arguments[1] is ...:
+        least, most = _length(constraints)
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        if is_list and least <= len(value) <= most:
+            return tuple(_convert(item, arguments[0]) for item in value)
+    elif hint is bool:
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+    elif hint is str:
+        if isinstance(value, str):
+            return str(value)
+    elif hint in (int, float):
+        is_number = isinstance(value, Integral if hint is int else Real)
+        is_number = is_number and not isinstance(value, bool) and math.isfinite(value)
+        if is_number and all(compare(value, limit) for _, compare, limit in _bounds(constraints)):
+            return hint(value)
+    else:
+        return value
+    raise ValueError
+
+
+def _describe(hint: Any, constraints: Iterable[Any] = ()) -> str:
+    """Return what completes the sentence "it must be …"."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _describe(arguments[0], arguments[1:])
+    if origin in (Union, UnionType):
+        words = " or ".join(_describe(kind) for kind in arguments if kind is not NoneType)
+        return f"{words}, or None" if NoneType in arguments else words
     if origin is Literal:
-        return _choice_rule(arguments)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return _tuple_rule(arguments[0], constraints)
-    return _scalar_rule(hint, constraints) if hint in (int, float, bool, str) else None
-
-
-def _optional_rule(alternatives: tuple[Any, ...]) -> _Rule | None:
-    hints = [hint for hint in alternatives if hint is not NoneType]
-    rule = _rule(hints[0]) if len(hints) == 1 else None
-    if rule is None:
-        return None
-    return _Rule(
-        f"{rule.description}, or None",
-        lambda value: value is None or rule.accepts(value),
-        lambda value: None if value is None else rule.convert(value),
-    )
-
-
-def _choice_rule(choices: Iterable[str]) -> _Rule:
-    allowed = tuple(choices)
-    return _Rule(
-        f"one of {', '.join(allowed)}",
-        lambda value: isinstance(value, str) and value in allowed,
-        str,
-    )
-
-
-def _tuple_rule(item: Any, constraints: Iterable[Any]) -> _Rule | None:
-    rule = _rule(item)
-    if rule is None:
-        return None
-    least, most = 0, None
-    for constraint in _flattened(constraints):
-        if isinstance(constraint, MinLen):
-            least = constraint.min_length
-        elif isinstance(constraint, MaxLen):
-            most = constraint.max_length
-
-    def accepts(values: Any) -> bool:
         return (
-            isinstance(values, Sequence)
-            and not isinstance(values, str | bytes)
-            and len(values) >= least
-            and (most is None or len(values) <= most)
-            and all(rule.accepts(value) for value in values)
+            f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else f"{arguments[0]}"
         )
-
-    return _Rule(
-        f"a list of {_size_in_words(least, most)}, each {rule.description}",
-        accepts,
-        lambda values: tuple(rule.convert(value) for value in values),
-    )
-
-
-def _size_in_words(least: int, most: int | None) -> str:
-    if least == most:
-        return f"{least} values"
-    if most is not None:
-        return f"{least} to {most} values"
-    return f"at least {least} value{'s' if least > 1 else ''}" if least else "values"
-
-
-def _scalar_rule(kind: type, constraints: Iterable[Any]) -> _Rule:
-    if kind is bool:
-        return _Rule("true or false", lambda value: isinstance(value, bool | np.bool_), bool)
-    if kind is str:
-        return _Rule("a string", lambda value: isinstance(value, str), str)
-    description, is_inside = _bounds(_flattened(constraints))
-    numbers: type = Integral if kind is int else Real
-    return _Rule(
-        f"{'a whole number' if kind is int else 'a number'}{description}",
-        lambda value: isinstance(value, numbers) and _is_finite(value) and is_inside(value),
-        kind,
-    )
+    if origin is tuple:
+        least, most = _length(constraints)
+        size = f"{least} to {most} values"
+        if least == most:
+            size = f"{least} values"
+        elif most == math.inf:
+            size = f"at least {least} value{'s' * (least > 1)}" if least else "values"
+        return f"a list of {size}, each {_describe(arguments[0])}"
+    if hint in (bool, str):
+        return "true or false" if hint is bool else "a string"
+    kind, bounds = "a whole number" if hint is int else "a number", _bounds(constraints)
+    limits = ["2**63-1" if bound == 2**63 - 1 else str(bound) for _, _, bound in bounds]
+    if [words for words, *_ in bounds] == ["of at least", "of at most"]:
+        return f"{kind} in {limits[0]}..{limits[1]}"
+    text = " and ".join(f"{bound[0]} {limit}" for bound, limit in zip(bounds, limits, strict=True))
+    return f"{kind} {text}".strip()
 
 
-def _flattened(constraints: Iterable[Any]) -> list[Any]:
-    flat: list[Any] = []
+def _length(constraints: Iterable[Any]) -> tuple[int, float]:
+    """Return the smallest and the largest number of values."""
+    least, most = 0, math.inf
     for constraint in constraints:
-        flat += list(constraint) if isinstance(constraint, GroupedMetadata) else [constraint]
-    return flat
+        if isinstance(constraint, Len):
+            least = constraint.min_length
+            most = math.inf if constraint.max_length is None else constraint.max_length
+    return least, most
 
 
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False
+def _bounds(constraints: Iterable[Any]) -> list[tuple[str, Callable[[Any, Any], Any], Any]]:
+    """Return the words, the comparison and the limit of each bound."""
+    bounds = []
+    for constraint in constraints:
+        for part in constraint if isinstance(constraint, GroupedMetadata) else [constraint]:
+            for kind, (attribute, words, compare) in _COMPARISONS.items():
+                if isinstance(part, kind):
+                    bounds.append((words, compare, getattr(part, attribute)))
+    return bounds
 
 
 _COMPARISONS: dict[type, tuple[str, str, Callable[[Any, Any], Any]]] = {
@@ -270,29 +250,3 @@ _COMPARISONS: dict[type, tuple[str, str, Callable[[Any, Any], Any]]] = {
     Le: ("le", "of at most", operator.le),
     Lt: ("lt", "below", operator.lt),
 }
-
-
-def _bounds(constraints: Sequence[Any]) -> tuple[str, Callable[[Any], bool]]:
-    """Return the words for the bounds, and a function that checks them."""
-    bounds = []
-    for constraint in constraints:
-        attribute, words, compare = _COMPARISONS[type(constraint)]
-        bounds.append((words, compare, getattr(constraint, attribute)))
-
-    def is_inside(value: Any) -> bool:
-        return all(compare(value, bound) for _, compare, bound in bounds)
-
-    if [type(constraint) for constraint in constraints] == [Ge, Le]:
-        low, high = bounds[0][2], bounds[1][2]
-        return f" in {_bound_in_words(low)}..{_bound_in_words(high)}", is_inside
-    text = " and ".join(f"{words} {_bound_in_words(bound)}" for words, _, bound in bounds)
-    return f" {text}" if text else "", is_inside
-
-
-def _bound_in_words(bound: Any) -> str:
-    return "2**63-1" if bound == 2**63 - 1 else str(bound)
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"

@@ -13,7 +13,9 @@ from cfnade.data.split_protocols import TRAIN
 from cfnade.data.splits import apply_labels
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.training.implicit import implicit_plan
-from cfnade.training.run import train_picks
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.train import train
 from cfnade_baselines.listers.likes import Likes
 from cfnade_baselines.listers.list_rival import FittedLists, ListRival, Scores
 
@@ -51,6 +53,8 @@ class OurLists(ListRival[FittedInteractions]):
         )
         split = apply_labels(picked, np.full(len(picked), TRAIN, np.uint8), "compared")
         plan = implicit_plan(split.train, seed=seed, time_budget=self.minutes)
-        model = train_picks(split, plan, threads=threads).fitted.interaction_model
+        model = train(
+            split, TrainingPlan(implicit=plan), RunOptions(n_threads=threads)
+        ).model.interaction_model
         assert model is not None
         return FittedInteractions(model)

@@ -13,10 +13,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.raw_tables import item_texts
+from tests.raw_tables import item_texts, read
 
-from cfnade.data.load import LoadOptions
-from cfnade.data.readers import companion_files, read
+from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.readers.files import HEAD
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError

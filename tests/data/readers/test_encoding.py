@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers.encoding import decode
-from cfnade.data.readers.text import read_text
+from cfnade.data.readers.text import decode, read_text
 from cfnade.exceptions import DataError
 
 NAMES = ["a", "b", "Zoë", "Amélie", "Ångström", "naïve", "Tür", "piñata", "it’s", "€5"]

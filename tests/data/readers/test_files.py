@@ -42,7 +42,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 def test_compression_is_told_by_content_not_by_name(kind: str, tmp_path: Path) -> None:
     (tmp_path / "ratings.csv").write_bytes(PACKERS[kind](TEXT))
     source = open_source(tmp_path / "ratings.csv")
-    (name,) = source.names()
+    (name,) = source.names
     assert source.read(name) == TEXT
     assert TEXT.startswith(source.head(name)[:100])
     assert source.plain_path(name) is None
@@ -54,7 +54,7 @@ def test_compressed_files_in_a_folder_open_as_they_are(kind: str, tmp_path: Path
     (tmp_path / "deep" / "a.bin").write_bytes(PACKERS[kind](TEXT))
     (tmp_path / "b.txt").write_bytes(TEXT)
     source = open_source(tmp_path)
-    assert source.names() == ["b.txt", "deep/a.bin"]
+    assert source.names == ["b.txt", "deep/a.bin"]
     assert source.read("deep/a.bin") == source.read("b.txt") == TEXT
     assert source.plain_path("b.txt") == tmp_path / "b.txt"
     assert source.plain_path("deep/a.bin") is None
@@ -89,7 +89,7 @@ def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
     members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
     (tmp_path / "ml-1m.zip").write_bytes(_zip(members))
     source = open_source(tmp_path / "ml-1m.zip")
-    assert source.names() == ["ml-1m/ratings.dat"]
+    assert source.names == ["ml-1m/ratings.dat"]
     assert source.label("ml-1m/ratings.dat") == "ml-1m.zip/ml-1m/ratings.dat"
     assert source.read("ml-1m/ratings.dat") == TEXT
     assert source.plain_path("ml-1m/ratings.dat") is None

@@ -16,8 +16,8 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import raw_tables
 
-from cfnade.data import readers
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import write_parquet
@@ -109,7 +109,7 @@ SPLICES = st.sampled_from(TRAPS) | st.text(min_size=1, max_size=5)
 def read(path: Path) -> Dataset | None:
     """What a person would get from this file: ratings, or None for an error of ours."""
     try:
-        table = readers.read(path, LoadOptions())
+        table = raw_tables.read(path, LoadOptions())
         assert table.description
         return build(table, LoadOptions(duplicates="error" if table.implicit else "last"))
     except CfnadeError:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.raw_tables import read
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers import movielens, read
-from cfnade.data.readers.files import open_source
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 
@@ -135,7 +134,7 @@ def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
 
 def test_another_ratings_csv_is_not_taken_for_movielens(tmp_path: Path) -> None:
     members = {"ratings.csv": b"user,item,rating\n1,2,3\n", "movies.csv": b"id\n1\n"}
-    assert movielens.find(open_source(_folder(members, tmp_path))) == []
+    assert "MovieLens" not in read(_folder(members, tmp_path), LoadOptions()).description
 
 
 @pytest.mark.parametrize(

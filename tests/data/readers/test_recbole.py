@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.raw_tables import read
 
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers import read
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 

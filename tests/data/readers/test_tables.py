@@ -18,13 +18,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.raw_tables import item_texts, raw_table, rows
+from tests.raw_tables import item_texts, raw_table, read, rows
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers import read
-from cfnade.data.readers.tables import read_frame, read_table, table_kind, write_parquet
+from cfnade.data.readers.files import table_kind
+from cfnade.data.readers.tables import read_frame, read_table, write_parquet
 from cfnade.data.scale import Scale
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError

@@ -14,8 +14,7 @@ from tests.raw_tables import item_texts, rows
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.encoding import decode
-from cfnade.data.readers.text import read_text
+from cfnade.data.readers.text import decode, read_text
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 
@@ -134,7 +133,7 @@ def test_bad_lines_among_decimal_commas_are_skipped_alone() -> None:
         ({"rating": 4}, r"rating=4: there are 4 columns"),
         ({"user": 1, "item": "movieId"}, "one column is given twice"),
         ({"user": "movieId"}, "which column is the item"),
-        ({"time": True}, r"time \(=True\) must be the name of a column"),
+        ({"time": True}, r"time \(=True\) must be a string or a whole number or False"),
         ({"separator": ""}, "separator='' cannot separate fields"),
         ({"encoding": "klingon"}, "encoding='klingon' is not known"),
         ({"encoding": "ascii", "data": GOOD + "é"}, r"r\.csv:4: not ascii"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.encoding import decode
-from cfnade.data.readers.files import SourceFiles, bare
-from cfnade.data.readers.text import BadLines, Dialect, read_fields, read_text
+from cfnade.data.readers.files import EDITIONS, Edition, SourceFiles, bare
+from cfnade.data.readers.text import BadLines, Dialect, decode, read_fields, read_text
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -33,35 +31,6 @@ _GENRES = (
     "Film-Noir|Horror|Musical|Mystery|Romance|Sci-Fi|Thriller|War|Western"
 )
 _NO_GENRE = ["(no genres listed)", "unknown"]
-
-
-@dataclass(frozen=True)
-class _Edition:
-    movies: str
-    separator: str
-    opening: re.Pattern[bytes]  # of the file of ratings; other sets use the same names
-    header: bool = False
-
-
-EDITIONS = {
-    "u.data": _Edition("u.item", "\t", re.compile(rb"\d+\t\d+\t[^\t\r\n]+\t\d+\r?(\n|$)")),
-    "ratings.dat": _Edition("movies.dat", "::", re.compile(rb"\d+::\d+::[^:\r\n]+(::|\r?\n|$)")),
-    "ratings.csv": _Edition(
-        "movies.csv", ",", re.compile(rb"userId,movieId,rating,timestamp"), header=True
-    ),
-}
-
-
-def find(source: SourceFiles) -> list[str]:
-    """Return the files of MovieLens ratings."""
-    names = []
-    for name in source.names():
-        edition = EDITIONS.get(bare(name))
-        if edition is None or (edition.header and not source.sibling(name, edition.movies)):
-            continue
-        if edition.opening.match(source.head(name).removeprefix(b"\xef\xbb\xbf")):
-            names.append(name)
-    return names
 
 
 def read(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
@@ -88,7 +57,7 @@ def read(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
     return replace(table, description=f"{edition_name}; {notes}" if notes else edition_name)
 
 
-def _movie_table(source: SourceFiles, name: str, edition: _Edition) -> pl.DataFrame:
+def _movie_table(source: SourceFiles, name: str, edition: Edition) -> pl.DataFrame:
     frame = _movies(source, name, edition)
     if edition.movies == "u.item":  # a flag for each genre instead of their names
         flags = frame.select(pl.nth(range(5, frame.width)).str.strip_chars() == "1").rows()
@@ -101,7 +70,7 @@ def _movie_table(source: SourceFiles, name: str, edition: _Edition) -> pl.DataFr
     )
 
 
-def _movies(source: SourceFiles, name: str, edition: _Edition) -> pl.DataFrame:
+def _movies(source: SourceFiles, name: str, edition: Edition) -> pl.DataFrame:
     """Return id, title and genres; for 100K id, title, three more fields and a flag a genre."""
     label = source.label(name)
     has_flags = edition.movies == "u.item"

@@ -59,6 +59,7 @@ def read(source: SourceFiles, *, skip_bad_lines: bool = False) -> RawTable:
     return RawTable(
         pl.DataFrame(columns),
         locate,
+        label=source.path.name,
         description="Netflix Prize text",
         item_table=_titles(source),
         rating_column=1,
@@ -84,9 +85,9 @@ class _File:
 
 
 def _rating_files(source: SourceFiles) -> list[str]:
-    names = [n for n in source.names() if RATINGS.fullmatch(PurePosixPath(n).name)]
+    names = [n for n in source.names if RATINGS.fullmatch(PurePosixPath(n).name)]
     if not names:
-        return source.names()  # a single file under another name
+        return source.names  # a single file under another name
     kinds = {PurePosixPath(name).name[:2] for name in names}
     if len(kinds) > 1:
         raise DataError(
@@ -170,7 +171,7 @@ def _explain(text: Bytes, start: int, label: str) -> str:
 
 def _titles(source: SourceFiles) -> pl.DataFrame | None:
     """Return titles with their year. The file is Latin-1 and has commas inside titles."""
-    names = [n for n in source.names() if _TITLES.fullmatch(PurePosixPath(n).name)]
+    names = [n for n in source.names if _TITLES.fullmatch(PurePosixPath(n).name)]
     if not names:
         return None
     movies, titles = [], []

@@ -23,8 +23,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.column_roles import ColumnRoles, assign_roles
-from cfnade.data.parse import Locate
-from cfnade.data.raw_table import RawTable, describe_items, parse_or_raise
+from cfnade.data.raw_table import Locate, RawTable, describe_items, parse_or_raise
 from cfnade.data.readers.frames import to_polars
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.scale import INTERACTIONS, Scale
@@ -35,27 +34,8 @@ if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
     from cfnade.data.load import LoadOptions
 
-_MAGIC = {
-    b"PAR1": "Parquet",
-    b"ARROW1": "Arrow (Feather)",
-    b"PK\x03\x04": "spreadsheet",
-    b"\xd0\xcf\x11\xe0": "spreadsheet",  # the old .xls
-}
 PARQUET, ARROW, SPREADSHEET = "Parquet", "Arrow (Feather)", "spreadsheet"
 JSON_LINES, JSON_ARRAY = "JSON Lines", "JSON"
-
-
-def table_kind(head: bytes) -> str | None:
-    """Return which kind of table a file is by its first bytes, None if it is none."""
-    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
-    if kind is not None:
-        return kind
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] == b"{" and start[1:].lstrip()[:1] in (b'"', b"}"):
-        return JSON_LINES
-    if start[:1] == b"[" and start[1:].lstrip()[:1] in (b"{", b"]"):  # no header "[user],[item]"
-        return JSON_ARRAY
-    return None
 
 
 def read_frame(data: Any, options: LoadOptions, label: str = "the frame") -> RawTable:
@@ -200,7 +180,7 @@ def _to_raw(
         return frame[names[place]]
 
     header, is_own, assumed = _header(names), scale is not None, ""
-    if scale != INTERACTIONS:
+    if roles.implicit_assumed and scale != INTERACTIONS:
         assumed = roles.check_no_rating_ignored(header, column, len(names), label)
     parsed = parse_or_raise(
         {
@@ -211,7 +191,7 @@ def _to_raw(
         exact_times=is_own,
         time_required=not roles.time_assumed,
     )
-    values, rated = parsed.frame(), roles.rating
+    values, rated = parsed.frame, roles.rating
     texts = {
         kind: column(place)
         for kind, place in roles.item_columns(names).items()
@@ -220,6 +200,7 @@ def _to_raw(
     return RawTable(
         frame=values,
         locate=locate,
+        label=label,
         description=parsed.note,
         assumed=assumed,
         scale=scale,

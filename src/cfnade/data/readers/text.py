@@ -3,10 +3,14 @@
 `sniff` finds the dialect from the first lines, `read_fields` cuts the lines into fields: polars
 reads, and counts of lines and separators prove that it read what is there. Where they disagree, the
 csv module reads record by record and names the bad lines.
+
+Texts are UTF-8, UTF-16 with its mark, else in the encoding of Western Europe. charset-normalizer is
+no substitute: it takes MovieLens's movies.dat and u.item for cp1250.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import dataclasses
 import re
@@ -19,8 +23,7 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES, ColumnRoles, assign_roles, find_name
-from cfnade.data.raw_table import RawTable, describe_items, parse_columns
-from cfnade.data.readers.encoding import decode
+from cfnade.data.raw_table import REPLACEMENT, RawTable, describe_items, parse_columns
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -38,7 +41,8 @@ _PREVIEW = 3  # lines in a message
 _EXPLAINED = 5  # skipped lines of which the reason is given
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
 _VALUE = re.compile(rf"{_NUMBER.pattern}|\s*(true|false)\s*", re.IGNORECASE)
-_RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$")
+_RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$", re.IGNORECASE)
+_WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
 _SKIP = "or leave such lines out with skip_bad_lines="
 
 
@@ -61,7 +65,12 @@ class Dialect:
 
     def __str__(self) -> str:
         header = "with" if self.names else "without"
-        return f"{_name(self.separator)}-separated text {header} header"
+        return f"{self.separator_name}-separated text {header} header"
+
+    @property
+    def separator_name(self) -> str:
+        """What messages call the separator."""
+        return SEPARATORS.get(self.separator, f'"{self.separator}"')
 
 
 @dataclass(frozen=True)
@@ -97,8 +106,6 @@ class BadLines:
             raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_SKIP}")
 
     def __str__(self) -> str:
-        if not self.entries:
-            return ""
         bad_lines = sorted(self.entries)
         reasons = "; ".join(f"line {line + 1}: {why}" for line, why, _ in bad_lines[:_EXPLAINED])
         reasons += "; …" if len(bad_lines) > _EXPLAINED else ""
@@ -110,8 +117,8 @@ def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
     data, note = decode(data, label, options.encoding, replace=options.skip_bad_lines)
     dialect, roles = recognize(data, label, options)
     table = read_block(data, dialect, roles, label, skip_bad_lines=options.skip_bad_lines)
-    parts = (f"{dialect}: {roles.describe(dialect.names)}", note, table.description)
-    return dataclasses.replace(table, description="; ".join(part for part in parts if part))
+    parts = [f"{dialect}: {roles.describe(dialect.names)}", note, table.description]
+    return dataclasses.replace(table, description="; ".join(filter(None, parts)))
 
 
 def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
@@ -138,7 +145,9 @@ def read_block(
     bad = BadLines(label, skip_bad_lines)
     table = read_fields(data, dialect, bad)
     column = table.frame.to_series
-    assumed = roles.check_no_rating_ignored(dialect.names, column, dialect.width, label)
+    assumed = ""
+    if roles.implicit_assumed:
+        assumed = roles.check_no_rating_ignored(dialect.names, column, dialect.width, label)
     while True:
         column = table.frame.to_series
         parsed = parse_columns(
@@ -157,15 +166,16 @@ def read_block(
             reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
             bad.entries.append((table.lines[row], reason, ""))
         table = table.filter(~parsed.bad)
-    frame, lines = parsed.frame(), table.lines
-    texts = {kind: column(p) for kind, p in roles.item_columns(dialect.names or ()).items()}
-    rated = roles.rating
+    lines, rated, item_table = table.lines, roles.rating, None
+    if texts := {kind: column(p) for kind, p in roles.item_columns(dialect.names or ()).items()}:
+        item_table = describe_items(parsed.frame, texts)
     return RawTable(
-        frame=frame,
+        frame=parsed.frame,
         locate=lambda row: f"{label}:{lines[row] + 1}",
-        description="; ".join(words for words in (str(bad), parsed.note) if words),
+        label=label,
+        description="; ".join(filter(None, [str(bad) if bad.entries else "", parsed.note])),
         assumed=assumed,
-        item_table=describe_items(frame, texts),
+        item_table=item_table,
         rating_column=rated if rated is None or dialect.names is None else dialect.names[rated],
     )
 
@@ -185,7 +195,20 @@ def sniff(
     Unless `min_columns` is given, there are three or more; or two if lines cannot be cut further.
     """
     lines = _first_lines(data)
-    separator = _separator(lines, label, separator, min_columns)
+    if separator is None:
+        separator = _find_separator(lines, min_columns)
+    else:
+        separator = _ALIASES.get(separator, separator)
+        if not separator or set(separator) & set('\r\n"\0'):
+            raise DataError(f'separator={separator!r} cannot separate fields; give one such as ","')
+    if separator is None:
+        columns = (
+            f"{min_columns} columns" if min_columns else "a user, an item and perhaps a rating"
+        )
+        raise DataError(
+            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
+            f"one.\n{_beginning(lines)}"
+        )
     quoted = len(separator.encode()) == 1
     if quoted and separator == "\t" and b'"' in data:
         quoted = _encloses_fields(re.sub(rb'\\["\\]', b"", data), separator)
@@ -198,11 +221,10 @@ def sniff(
 
 def _column_names(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names in a header and, of RecBole's files ("rating:float"), the types."""
-    suffixes = [_RECBOLE.search(text.strip()) for text in fields]
-    if not all(suffixes):
-        return tuple(text.strip() for text in fields), ()
-    types = tuple(match[1] for match in suffixes if match)
-    return tuple(_RECBOLE.sub("", text.strip()) for text in fields), types
+    fields = [text.strip() for text in fields]
+    types = tuple([match[1].lower() for text in fields if (match := _RECBOLE.search(text))])
+    names = tuple([_RECBOLE.sub("", text) for text in fields])
+    return names, types if len(types) == len(names) else ()
 
 
 def _first_lines(data: bytes) -> list[str]:
@@ -216,49 +238,34 @@ def _beginning(lines: list[str]) -> str:
     return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable[:_PREVIEW])])
 
 
-def _separator(lines: list[str], label: str, requested: str | None, min_columns: int | None) -> str:
-    if requested is not None:
-        separator = _ALIASES.get(requested, requested)
-        if not separator or set(separator) & set('\r\n"\0'):
-            raise DataError(f'separator={requested!r} cannot separate fields; give one such as ","')
-        return separator
-    best = _separator_of_pairs(lines) if min_columns is None else None
-    best = best or _best_separator(lines, min_columns or 3)[1]
-    if best is None:
-        columns = (
-            f"{min_columns} columns" if min_columns else "a user, an item and perhaps a rating"
-        )
-        raise DataError(
-            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
-            f"one.\n{_beginning(lines)}"
-        )
-    return best
+def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
+    """Return the separator that cuts most lines into equally many columns.
 
-
-def _best_separator(lines: list[str], min_columns: int) -> tuple[int, str | None]:
-    """Return how many lines the best separator cuts into equally many columns, and which it is."""
-    best: tuple[tuple[int, bool, int], str | None] = (0, False, 0), None
-    for separator in SEPARATORS:
-        widths = Counter(len(_split(line, separator, len(separator) == 1)) for line in lines)
-        width, count = max(widths.items(), key=lambda pair: (pair[0] >= min_columns, pair[1]))
-        merit = count, separator != " ", width
-        if width >= min_columns and merit > best[0]:
-            best = merit, separator
-    return best[0][0], best[1]
-
-
-def _separator_of_pairs(lines: list[str]) -> str | None:
-    """Return the separator of a user and an item alone: the header names them, or hardly a line
-    can be cut into more.
+    It may cut them into a user and an item alone if the header names these, or if hardly a line can
+    be cut into more.
     """
+    rows = {s: [_split(line, s, len(s) == 1) for line in lines] for s in SEPARATORS}
+    if min_columns is not None:
+        return _best_separator(rows, min_columns)[1]
     for separator in SEPARATORS:
-        names = _column_names(_split(lines[0], separator, len(separator) == 1))[0]
+        names = _column_names(rows[separator][0])[0]
         if len(names) == 2:
             places = {find_name(COLUMN_NAMES[role], names) for role in ("user", "item")}
             if None not in places and len(places) == 2:
                 return separator
-    (many, _), (count, best) = _best_separator(lines, 3), _best_separator(lines, 2)
-    return best if 2 * many < len(lines) and many < count else None
+    (count, best), (pairs, best_of_pairs) = _best_separator(rows, 3), _best_separator(rows, 2)
+    return best_of_pairs if 2 * count < len(lines) and count < pairs else best
+
+
+def _best_separator(rows: dict[str, list[list[str]]], min_columns: int) -> tuple[int, str | None]:
+    """Return how many lines the best separator cuts into equally many columns, and which it is."""
+    best: tuple[tuple[int, bool, int], str | None] = (0, False, 0), None
+    for separator, lines in rows.items():
+        for width, count in Counter(map(len, lines)).items():
+            merit = count, separator != " ", width
+            if width >= min_columns and merit > best[0]:
+                best = merit, separator
+    return best[0][0], best[1]
 
 
 def _split(line: str, separator: str, quoted: bool) -> list[str]:
@@ -277,27 +284,25 @@ def _split(line: str, separator: str, quoted: bool) -> list[str]:
 
 def read_fields(data: bytes, dialect: Dialect, bad: BadLines) -> FieldTable:
     """Cut clean text into fields, as many in each line as the dialect has."""
-    data = _with_one_byte_separator(data, dialect, bad.label)
+    if len(dialect.separator.encode()) > 1:
+        data = _with_one_byte_separator(data, dialect, bad.label)
+    elif dialect.separator == " ":  # one between two fields, and none at the ends
+        if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
+            data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
+        data = data.removeprefix(b" ")
     quotes = dialect.quoted and b'"' in data
     # Polars takes a quote behind a backslash for the end of a field.
     simple = b"\\" not in data and _encloses_fields(data, dialect.cut) if quotes else True
-    if simple and b"\r" not in data:
-        start = data.find(b"\n") + 1 if dialect.header else 0
-        if start > 0 or not dialect.header:
-            frame = _read_fast(data[start:], dialect, quotes)
-            if frame is not None:
-                first = int(dialect.header)
-                return FieldTable(frame, range(first, first + frame.height))
+    start = data.find(b"\n") + 1 if dialect.header else 0
+    if simple and b"\r" not in data and (start > 0 or not dialect.header):
+        frame = _read_fast(data[start:], dialect, quotes)
+        if frame is not None:
+            first = int(dialect.header)
+            return FieldTable(frame, range(first, first + frame.height))
     return read_records(data, dialect, bad)
 
 
 def _with_one_byte_separator(data: bytes, dialect: Dialect, label: str) -> bytes:
-    if dialect.separator == " ":  # one between two fields, and none at the ends
-        if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
-            data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
-        return data.removeprefix(b" ")
-    if dialect.cut == dialect.separator:
-        return data
     if _UNIT.encode() in data:
         raise DataError(
             f"{label}: holds the control byte 0x1f, which stands for {dialect.separator!r} while "
@@ -316,8 +321,10 @@ def _encloses_fields(data: bytes, cut: str) -> bool:
 
 def _read_fast(data: bytes, dialect: Dialect, quotes: bool) -> pl.DataFrame | None:
     """Return the table as polars reads it, or None unless counts prove that no line is ragged."""
-    lines = _count(data, "\n") + 1
-    if not quotes and _count(data, dialect.cut) != lines * (dialect.width - 1):
+    characters = np.frombuffer(data, np.uint8)  # counting in bytes takes ten times as long
+    lines = int(np.count_nonzero(characters == ord("\n"))) + 1
+    n_separators = int(np.count_nonzero(characters == ord(dialect.cut)))
+    if not quotes and n_separators != lines * (dialect.width - 1):
         return None
     try:
         frame = pl.read_csv(
@@ -333,11 +340,6 @@ def _read_fast(data: bytes, dialect: Dialect, quotes: bool) -> pl.DataFrame | No
     # quotes hide separators, as the last field of each line is there.
     complete = not quotes or frame.to_series(dialect.width - 1).null_count() == 0
     return frame if frame.height == lines and complete else None
-
-
-def _count(data: bytes, byte: str) -> int:
-    """Like `data.count`, which takes ten times as long where a byte is frequent."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(byte)))
 
 
 def read_records(data: bytes, dialect: Dialect, bad: BadLines) -> FieldTable:
@@ -403,15 +405,93 @@ def _records(
     return records, bad_lines
 
 
-def _name(separator: str) -> str:
-    return SEPARATORS.get(separator, f'"{separator}"')
-
-
 def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
     if count == 0:
         return "the line is blank", "remove it"
-    expected = f"{dialect.width_of} {dialect.width} (separated by {_name(dialect.separator)})"
+    expected = f"{dialect.width_of} {dialect.width} (separated by {dialect.separator_name})"
     return (
         f"the line has {count} fields, {expected}",
         "correct or remove the line, or give separator=",
     )
+
+
+# -- encoding -------------------------------------------------------------------------------------
+
+
+def decode(
+    data: bytes, label: str, encoding: str | None = None, *, replace: bool = False
+) -> tuple[bytes, str]:
+    r"""Return clean UTF-8: no byte order mark, lines ended by \n, no blank lines at the end.
+
+    With `replace`, damaged characters become `REPLACEMENT` instead of an error. Also returns a
+    note on the encoding, empty if there is nothing to say.
+    """
+    note = ""
+    if encoding is None and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    if encoding is not None:
+        data = _decode_as(data, label, encoding).encode()
+    elif not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            data, note = _from_other(data, label, error, replace)
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise DataError(
+            f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
+            'give its encoding, as in encoding="utf-16"'
+        )
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+        if b"\n" not in data:
+            data = data.replace(b"\r", b"\n")  # as old Macs ended lines
+    data = data.rstrip(b"\n ")
+    if not data:
+        raise DataError(f"{label}: is empty; it should hold a user, an item and a rating a line")
+    return data, note
+
+
+def _decode_as(data: bytes, label: str, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except LookupError as error:
+        raise DataError(
+            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
+        ) from error
+    except UnicodeError as error:
+        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        raise DataError(
+            f"{label}:{line}: not {encoding} ({error}); give another encoding="
+        ) from error
+
+
+def _from_other(
+    data: bytes, label: str, error: UnicodeDecodeError, replace: bool
+) -> tuple[bytes, str]:
+    """Return UTF-8 of a text that is damaged in places, or in the encoding of Western Europe."""
+    text = data.decode("utf-8", "replace")
+    lost = text.count(REPLACEMENT)
+    line = data.count(b"\n", 0, error.start) + 1
+    byte = f"{label}:{line}: byte 0x{data[error.start]:02x}"
+    intact = len(text) - lost - len(text.encode("ascii", "ignore"))
+    if intact > lost:
+        if replace:
+            return text.encode(), ""
+        raise DataError(
+            f"{byte} is not UTF-8, as the rest of the file is; correct it, leave such lines out "
+            'with skip_bad_lines=, or give its encoding, as in encoding="latin-1"'
+        ) from error
+    try:
+        western = data.decode(_WESTERN)
+    except UnicodeDecodeError:
+        western = ""
+    high = np.frombuffer(data, np.uint8) >= 0x80
+    in_runs = 2 * int(np.count_nonzero(high[1:] & high[:-1])) > int(np.count_nonzero(high))
+    if not western or in_runs:  # accents stand alone, letters of other scripts together
+        raise DataError(
+            f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
+            'text, give its encoding, as in encoding="gbk"'
+        ) from error
+    return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"

@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 from cfnade.data.column_roles import ColumnRoles
 from cfnade.data.load import LoadOptions
-from cfnade.data.parse import Locate
-from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.encoding import decode
+from cfnade.data.raw_table import Locate, RawTable
 from cfnade.data.readers.files import HEAD, compression_of, iter_blocks, iter_member_blocks
-from cfnade.data.readers.text import Dialect, read_block, recognize
+from cfnade.data.readers.text import Dialect, decode, read_block, recognize
 from cfnade.exceptions import DataError
 
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # two bytes a character: a newline may be half of one

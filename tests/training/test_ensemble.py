@@ -17,8 +17,9 @@ from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.inference.scorer import Scorer
-from cfnade.training.run import Plan, train
-from cfnade.training.shares import best_shares
+from cfnade.training.ensemble import least_squares_weights
+from cfnade.training.plan import MemberPlan, TrainingPlan
+from cfnade.training.train import train
 
 QUICK = TrainingConfig(epochs=2, batch_rows=16)
 
@@ -28,7 +29,7 @@ def test_shares_are_those_of_a_fine_grid(kinds: int) -> None:
     rng = np.random.default_rng(kinds)
     truth = rng.normal(size=500)
     errors = rng.normal(size=(500, kinds)) * np.array([0.5, 0.8, 4.0])[:kinds]
-    shares = best_shares(truth[:, None] + errors, truth)
+    shares = least_squares_weights(truth[:, None] + errors, truth)
     assert shares.sum() == pytest.approx(1.0)
     assert (shares >= 0).all()
     axes = np.meshgrid(*[np.linspace(0, 1, 101)] * kinds)
@@ -41,7 +42,7 @@ def test_shares_are_those_of_a_fine_grid(kinds: int) -> None:
 
 def test_a_kind_that_only_does_harm_counts_nothing() -> None:
     truth = np.arange(5.0)
-    shares = best_shares(np.stack([truth + 0.1, truth + 5.0], 1), truth)
+    shares = least_squares_weights(np.stack([truth + 0.1, truth + 5.0], 1), truth)
     np.testing.assert_allclose(shares, [1.0, 0.0])
 
 
@@ -98,10 +99,10 @@ def test_shares_are_saved_and_arguments_come_back(mixed: CFNADE, tmp_path: Path)
 def test_without_validation_all_count_alike(parts: Split) -> None:
     nothing = replace(parts, valid=parts.valid.select(np.zeros(len(parts.valid), bool)))
     fields = {"hidden": (4,)}
-    beside = [Plan("item", fields, QUICK)]
-    trained = train(nothing, side="user", architecture=fields, settings=QUICK, beside=beside)
-    assert trained.fitted.shares == ((0.5, 0.5), (0.5, 0.5))
-    assert trained.fitted.side == "user,item"
+    members = MemberPlan("user", fields, QUICK), MemberPlan("item", fields, QUICK)
+    trained = train(nothing, TrainingPlan(members, "fit"))
+    assert trained.model.shares == ((0.5, 0.5), (0.5, 0.5))
+    assert trained.model.side == "user,item"
 
 
 def test_a_kind_that_is_none_is_refused(parts: Split) -> None:

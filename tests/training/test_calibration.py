@@ -19,18 +19,20 @@ from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.rating_metrics import nll
 from cfnade.fitted_model import FittedModel
-from cfnade.training import pooling, validation
-from cfnade.training.pooling import (
-    Answered,
-    Replies,
-    asked,
-    asked_from_all,
-    asked_from_few,
-    contexts,
-    pooled,
+from cfnade.training import calibration as training_calibration
+from cfnade.training.calibration import (
+    Predictions,
+    ValidationPredictions,
+    calibrate,
+    pool_predictions,
+    predict_as_new_users,
+    predict_known_users,
+    predict_validation,
+    sample_users,
+    short_histories,
 )
-from cfnade.training.run import train
-from cfnade.training.validation import calibrated
+from cfnade.training.plan import plan_side
+from cfnade.training.train import train
 
 
 def pairs(row: Row) -> set[tuple[int, int]]:
@@ -41,14 +43,14 @@ def test_contexts_are_nested_parts_of_what_a_person_rated() -> None:
     rows = synthetic(30, 60, 700, seed=1).ratings.rows("user")
     for user in range(30):
         rated = row_of(rows, user)
-        found = [pairs(row) for row in contexts(rated, user, seed=4)]
+        found = [pairs(row) for row in short_histories(rated, user, seed=4)]
         assert [len(part) for part in found] == [n for n in (1, 5, 20, 80) if n < len(rated.levels)]
         for smaller, larger in zip(found, [*found[1:], pairs(rated)], strict=True):
             assert smaller < larger
-        again = [pairs(row) for row in contexts(rated, user, seed=4)]
+        again = [pairs(row) for row in short_histories(rated, user, seed=4)]
         assert again == found
     firsts = [
-        [pairs(next(contexts(row_of(rows, user), user, seed))) for user in range(30)]
+        [pairs(next(short_histories(row_of(rows, user), user, seed))) for user in range(30)]
         for seed in (0, 1)
     ]
     assert sum(one != other for one, other in zip(*firsts, strict=True)) > 20
@@ -56,13 +58,13 @@ def test_contexts_are_nested_parts_of_what_a_person_rated() -> None:
 
 @pytest.mark.parametrize("kind", ["user", "user-seeds", "both"])
 def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "SIZES", (1, 3))
+    monkeypatch.setattr(training_calibration, "HISTORY_SIZES", (1, 3))
     data = ratings()
     fitted, valid = make_kind(kind, data=data.select(np.arange(50))), data.select(np.arange(50, 70))
-    few = asked_from_few(fitted, valid, seed=2)
+    few = predict_as_new_users(fitted, valid, seed=2)
     known, rows, asked = known_cells(fitted.context), fitted.context.rows("user"), []
     for user in np.unique(valid.users).tolist():
-        for row in contexts(row_of(rows, user), user, 2):
+        for row in short_histories(row_of(rows, user), user, 2):
             told = known | {(-1, item): level for item, level in pairs(row)}
             for item, level in pairs(row_of(valid.rows("user"), user)):
                 leaning = LevelPreferences(fitted).for_row(row, np.array([item]))
@@ -75,7 +77,7 @@ def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.Monke
 
     chances, levels, leanings = zip(*asked, strict=True)
     np.testing.assert_allclose(
-        sorted_lines(few.levels, few.leanings, few.probabilities),
+        sorted_lines(few.levels, few.preferences, few.probabilities),
         sorted_lines(levels, np.concatenate(leanings), chances),
         atol=2e-4,
     )
@@ -87,27 +89,27 @@ def test_who_is_asked_about_depends_on_the_seed_alone(monkeypatch: pytest.Monkey
         make_kind("user", data=data.select(np.arange(50))),
         data.select(np.arange(50, 70)),
     )
-    monkeypatch.setattr(pooling, "PEOPLE", 3)
-    one, same, other = (asked_from_few(fitted, valid, seed=seed) for seed in (5, 5, 6))
+    monkeypatch.setattr(training_calibration, "MAX_NEW_USERS", 3)
+    one, same, other = (predict_as_new_users(fitted, valid, seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(one.probabilities, same.probabilities)
-    assert np.array_equal(one.leanings, same.leanings)
-    assert len(pooling.some_people(valid, 5)) == 3
+    assert np.array_equal(one.preferences, same.preferences)
+    assert len(sample_users(valid, 5)) == 3
     assert one.levels.tolist() != other.levels.tolist()
 
 
-def made_up(n: int, seed: int) -> Answered:
+def made_up(n: int, seed: int) -> Predictions:
     rng = np.random.default_rng(seed)
     levels = np.arange(n).astype(np.uint8) % 5
-    return Answered(rng.dirichlet(np.ones(5), n), levels, rng.normal(size=(n, 5)))
+    return Predictions(rng.dirichlet(np.ones(5), n), levels, rng.normal(size=(n, 5)))
 
 
 @pytest.mark.parametrize(("n", "few", "took"), [(300, 10, 10), (30, 80, 10), (300, 80, 50)])
 def test_three_ratings_from_all_go_with_one_from_few(
     n: int, few: int, took: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pooling, "RATINGS", 50)
+    monkeypatch.setattr(training_calibration, "MAX_NEW_USER_RATINGS", 50)
     everything, some = made_up(n, 0), made_up(few, 1)
-    pool = pooled(everything, some)
+    pool = pool_predictions(everything, some)
     assert [len(part) for part in pool] == [4 * took] * 3
     lines = {tuple(line) for line in np.column_stack([*everything])[:, :5]}
     from_all = [tuple(line) in lines for line in pool.probabilities]
@@ -118,7 +120,7 @@ def test_three_ratings_from_all_go_with_one_from_few(
 @pytest.mark.parametrize(("n", "few"), [(2, 10), (10, 0)])
 def test_without_enough_of_either_all_is_what_counts(n: int, few: int) -> None:
     everything = made_up(n, 0)
-    assert pooled(everything, made_up(few, 1)) is everything
+    assert pool_predictions(everything, made_up(few, 1)) is everything
 
 
 # -- what calibration makes of them ----------------------------------------------------------------
@@ -128,7 +130,7 @@ def test_without_enough_of_either_all_is_what_counts(n: int, few: int) -> None:
 def trained() -> tuple[Split, FittedModel]:
     parts = split(synthetic(150, 80, 4_000, seed=2).ratings, "paper:0")
     settings = TrainingConfig(epochs=6, batch_rows=32)
-    fitted = train(parts, side="user", architecture={"hidden": (12,)}, settings=settings).fitted
+    fitted = train(parts, plan_side("user", {"hidden": (12,)}, settings)).model
     return parts, fitted
 
 
@@ -139,14 +141,18 @@ def of_training(trained: tuple[Split, FittedModel]) -> tuple[FittedModel, Split]
 
 def test_it_is_fitted_on_few_and_all(trained: tuple[Split, FittedModel]) -> None:
     fitted, parts = of_training(trained)
-    stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
-    pool = pooled(everything, asked_from_few(fitted, parts.valid, seed=0))
-    together = fit_calibration(pool.probabilities, pool.levels, stars, pool.leanings)
-    alone = fit_calibration(everything.probabilities, everything.levels, stars, everything.leanings)
-    found, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=False)
+    stars, everything = parts.valid.scale.array(), predict_known_users(fitted, parts.valid)
+    pool = pool_predictions(everything, predict_as_new_users(fitted, parts.valid, seed=0))
+    together = fit_calibration(pool.probabilities, pool.levels, stars, pool.preferences)
+    alone = fit_calibration(
+        everything.probabilities, everything.levels, stars, everything.preferences
+    )
+    found, new, metrics = calibrate(
+        predict_validation(fitted, parts.valid, seed=0), parts.valid, knows_users=False
+    )
     assert new is None
     before, after = (
-        nll(one.apply(everything.probabilities, stars, everything.leanings), everything.levels)
+        nll(one.apply(everything.probabilities, stars, everything.preferences), everything.levels)
         for one in (alone, together)
     )
     assert found == (together if after <= before + 0.001 else alone)
@@ -157,24 +163,26 @@ def test_those_who_are_known_do_not_pay_for_it(
     trained: tuple[Split, FittedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted, parts = of_training(trained)
-    everything = asked_from_all(fitted, parts.valid)
-    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.leanings)
-    monkeypatch.setattr(validation, "WORSE", 1.0)
-    answers = asked(fitted, parts.valid, seed=0)
-    assert calibrated(answers, parts.valid, apart=False).known != alone
-    monkeypatch.setattr(validation, "WORSE", -1.0)
-    assert calibrated(answers, parts.valid, apart=False).known == alone
+    everything = predict_known_users(fitted, parts.valid)
+    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.preferences)
+    monkeypatch.setattr(training_calibration, "MAX_NLL_INCREASE", 1.0)
+    answers = predict_validation(fitted, parts.valid, seed=0)
+    assert calibrate(answers, parts.valid, knows_users=False).known != alone
+    monkeypatch.setattr(training_calibration, "MAX_NLL_INCREASE", -1.0)
+    assert calibrate(answers, parts.valid, knows_users=False).known == alone
 
 
 def test_known_and_new_people_have_each_their_own(trained: tuple[Split, FittedModel]) -> None:
     fitted, parts = of_training(trained)
-    stars, everything = parts.valid.scale.array(), asked_from_all(fitted, parts.valid)
-    few = asked_from_few(fitted, parts.valid, seed=0)
-    known, new, metrics = calibrated(asked(fitted, parts.valid, seed=0), parts.valid, apart=True)
-    assert known == fit_calibration(*everything[:2], stars, everything.leanings)
-    assert new == fit_calibration(*few[:2], stars, few.leanings) != known
+    stars, everything = parts.valid.scale.array(), predict_known_users(fitted, parts.valid)
+    few = predict_as_new_users(fitted, parts.valid, seed=0)
+    known, new, metrics = calibrate(
+        predict_validation(fitted, parts.valid, seed=0), parts.valid, knows_users=True
+    )
+    assert known == fit_calibration(*everything[:2], stars, everything.preferences)
+    assert new == fit_calibration(*few[:2], stars, few.preferences) != known
     after = nll(
-        known.apply(everything.probabilities, stars, everything.leanings), parts.valid.levels
+        known.apply(everything.probabilities, stars, everything.preferences), parts.valid.levels
     )
     assert metrics["nll"] == pytest.approx(after, abs=1e-12)
 
@@ -185,12 +193,12 @@ def test_only_a_model_with_weights_for_people_sets_new_ones_apart(
     parts, of_users = trained
     assert of_users.calibration_of_new is None
     settings = TrainingConfig(epochs=1, batch_rows=40, batch_columns=30)
-    joint = train(parts, side="both", architecture={"hidden": (8,)}, settings=settings).fitted
-    few = asked_from_few(replace(joint, context=parts.train), parts.valid, seed=0)
+    joint = train(parts, plan_side("both", {"hidden": (8,)}, settings)).model
+    few = predict_as_new_users(replace(joint, context=parts.train), parts.valid, seed=0)
     stars = parts.valid.scale.array()
     assert (
         joint.calibration_of_new
-        == fit_calibration(*few[:2], stars, few.leanings)
+        == fit_calibration(*few[:2], stars, few.preferences)
         != joint.calibration
     )
 
@@ -200,12 +208,15 @@ def test_only_one_calibrated_table_is_held_at_a_time(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(calibration, name, size)
     valid = synthetic(400, 300, 40_000, seed=3).ratings
     chances = np.random.default_rng(1).dirichlet(np.full(5, 3.0), len(valid))
-    everything = Answered(chances, valid.levels, np.zeros_like(chances))
+    everything = Predictions(chances, valid.levels, np.zeros_like(chances))
     # Kernels are loaded before anything is measured.
-    fit_calibration(*everything.some(9)[:2], valid.scale.array())
+    first = everything.sample(9)
+    fit_calibration(first.probabilities, first.levels, valid.scale.array())
     tracemalloc.start()
     try:
-        calibrated(Replies(everything, everything.some(1_000)), valid, apart=False)
+        calibrate(
+            ValidationPredictions(everything, everything.sample(1_000)), valid, knows_users=False
+        )
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -216,20 +227,20 @@ def test_a_handful_of_replies_is_not_fitted_on(
     trained: tuple[Split, FittedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted, parts = of_training(trained)
-    answers = asked(fitted, parts.valid, seed=0)
-    assert answers.few is not None
-    monkeypatch.setattr(validation, "ENOUGH", len(answers.few.levels) + 1)
-    assert calibrated(answers, parts.valid, apart=True).new is None
+    answers = predict_validation(fitted, parts.valid, seed=0)
+    assert answers.new is not None
+    monkeypatch.setattr(training_calibration, "MIN_NEW_USER_RATINGS", len(answers.new.levels) + 1)
+    assert calibrate(answers, parts.valid, knows_users=True).new is None
 
 
-def test_a_model_that_takes_no_histories_is_asked_from_all(
+def test_a_model_that_takes_no_histories_is_predict_known_users(
     trained: tuple[Split, FittedModel],
 ) -> None:
     parts, _ = trained
     settings = TrainingConfig(epochs=2, batch_rows=32)
-    fitted = train(parts, side="item", architecture={"hidden": (8,)}, settings=settings).fitted
+    fitted = train(parts, plan_side("item", {"hidden": (8,)}, settings)).model
     items, _ = of_training((parts, fitted))
-    everything = asked_from_all(items, parts.valid)
-    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.leanings)
+    everything = predict_known_users(items, parts.valid)
+    alone = fit_calibration(*everything[:2], parts.valid.scale.array(), everything.preferences)
     assert fitted.calibration == alone
     assert fitted.calibration_of_new is None

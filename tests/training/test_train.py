@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -20,9 +20,12 @@ from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.scorer import Scorer
-from cfnade.training.loop import Saving
-from cfnade.training.run import Trained, train
+from cfnade.training.callbacks import Callback, Stage
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import plan_side
+from cfnade.training.state import StateStore
 from cfnade.training.steps import KernelStepper
+from cfnade.training.train import TrainingResult, train
 
 FIELDS: dict[str, Any] = {"hidden": (8,)}
 QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
@@ -44,10 +47,16 @@ SETTINGS = {"user": QUICK, "item": QUICK, "both": BLOCKS}
 
 
 def fit(
-    parts: Split, side: str = "item", settings: TrainingConfig | None = None, **more: Any
-) -> Trained:
-    options: dict[str, Any] = {"architecture": FIELDS, "threads": 1, **more}
-    return train(parts, side=side, settings=settings or SETTINGS[side], **options)
+    parts: Split,
+    side: str = "item",
+    training: TrainingConfig | None = None,
+    *,
+    model: dict[str, Any] = FIELDS,
+    n_seeds: int = 1,
+    **options: Any,
+) -> TrainingResult:
+    plan = plan_side(side, model, training or SETTINGS[side], n_seeds=n_seeds)
+    return train(parts, plan, RunOptions(**{"n_threads": 1, **options}))
 
 
 def weights(fitted: FittedModel) -> torch.Tensor:
@@ -68,7 +77,7 @@ def torch_threads() -> Iterator[Callable[[int], None]]:
 @pytest.mark.parametrize("side", ["item", "both"])
 def test_training_beats_the_mean(parts: Split, side: str) -> None:
     trained = fit(parts, side, replace(SETTINGS[side], epochs=30))
-    best = trained.fitted.facts["valid"]["rmse"]
+    best = trained.model.facts["valid"]["rmse"]
     assert best < 0.95 * float(np.std(parts.valid.values))
     assert best == pytest.approx(min(r["valid_rmse"] for r in trained.history), rel=1e-6)
 
@@ -77,18 +86,18 @@ def test_an_epoch_is_so_many_passes_over_the_users(parts: Split) -> None:
     """60 users in blocks of 20: three steps a pass."""
     seen: list[float] = []
 
-    class Watch:
-        def step(self, done: float, cost: float) -> None:
-            del cost
-            seen.append(done)
+    class Watch(Callback):
+        def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+            assert (stage.name, stage.epochs) == ("both", 2)
+            assert cost is not None
+            seen.append(progress)
 
-        def epoch(self, record: dict[str, Any]) -> None:
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
             seen.append(float(record["epoch"]))
 
-    fit(parts, "both", replace(BLOCKS, epochs=2), reporter=Watch())
-    a_pass = pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1.0])
-    assert len(seen) == 14
-    assert seen[:6] == a_pass == seen[7:13]
+    fit(parts, "both", replace(BLOCKS, epochs=2), callbacks=[Watch()])
+    sixths = np.arange(1, 7) / 6
+    assert seen == pytest.approx([*sixths, 1.0, *(1 + sixths), 2.0])
 
 
 def test_blocks_suit_the_table_if_not_given() -> None:
@@ -127,16 +136,16 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
     """However many threads torch has been given by the caller meanwhile."""
     # Wide enough for torch to share a product among threads.
     fields = {"hidden": (96, 64), "factors": 32, "context_scale": "sqrt"}
-    options: dict[str, Any] = {"seeds": seeds, "threads": threads, "architecture": fields}
+    options: dict[str, Any] = {"n_seeds": seeds, "n_threads": threads, "model": fields}
     torch_threads(1)
     whole = fit(parts, side, **options)
     torch_threads(4)
-    stopped = fit(parts, side, saving=Saving(tmp_path), stop=stopper(after), **options)
+    stopped = fit(parts, side, store=StateStore(tmp_path), should_stop=stopper(after), **options)
     assert stopped.stopped
     torch_threads(2)
-    resumed = fit(parts, side, saving=Saving(tmp_path, resume=True), **options)
-    assert torch.equal(weights(whole.fitted), weights(resumed.fitted))
-    assert whole.fitted.calibration == resumed.fitted.calibration
+    resumed = fit(parts, side, store=StateStore(tmp_path, resume=True), **options)
+    assert torch.equal(weights(whole.model), weights(resumed.model))
+    assert whole.model.calibration == resumed.model.calibration
     assert len(resumed.history) == seeds * SETTINGS[side].epochs
     for one, other in zip(whole.history, resumed.history, strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
@@ -157,9 +166,9 @@ def answers(fitted: FittedModel, parts: Split) -> list[Any]:
 def test_training_changes_no_answers_of_the_same_process(parts: Split, side: str) -> None:
     """Nor does it in threads that are born after it, which may have another number of threads."""
     fields = {"hidden": (96, 64), "factors": 32}
-    fitted = fit(parts, side, architecture=fields).fitted
+    fitted = fit(parts, side, model=fields).model
     before = answers(fitted, parts)
-    fit(parts, side, architecture=fields, threads=2)
+    fit(parts, side, model=fields, n_threads=2)
     after: list[Any] = []
     born_later = Thread(target=lambda: after.extend(answers(fitted, parts)))
     born_later.start()
@@ -178,7 +187,7 @@ def test_torch_has_the_threads_that_were_asked_for(parts: Split) -> None:
         return False
 
     before = torch.get_num_threads()
-    fit(parts, "user", threads=3, stop=stop)
+    fit(parts, "user", n_threads=3, should_stop=stop)
     assert set(seen) == {3}
     assert torch.get_num_threads() == before
 
@@ -188,8 +197,8 @@ def test_torch_has_the_threads_that_were_asked_for(parts: Split) -> None:
 
 @pytest.mark.parametrize("side", ["item", "both"])
 def test_seeds_are_the_models_of_their_seeds_with_one_calibration(parts: Split, side: str) -> None:
-    whole = fit(parts, side, seeds=2).fitted
-    single = [fit(parts, side, replace(SETTINGS[side], seed=seed)).fitted for seed in range(2)]
+    whole = fit(parts, side, n_seeds=2).model
+    single = [fit(parts, side, replace(SETTINGS[side], seed=seed)).model for seed in range(2)]
     assert torch.equal(weights(whole), torch.cat([weights(one) for one in single]))
     cells = parts.test.users, parts.test.items
     expected = np.mean([Scorer(one).probabilities(*cells) for one in single], axis=0)
@@ -205,7 +214,7 @@ def test_seeds_are_the_models_of_their_seeds_with_one_calibration(parts: Split, 
 
 
 def test_stop_is_asked_after_every_epoch(parts: Split) -> None:
-    trained = fit(parts, "user", stop=lambda: True)
+    trained = fit(parts, "user", should_stop=lambda: True)
     assert trained.stopped
     assert len(trained.history) == 1
 
@@ -229,8 +238,8 @@ def test_a_run_that_diverges_keeps_its_best_model(
     trained = fit(parts)
     assert trained.diverged is not None
     assert "step 8" in trained.diverged
-    assert trained.fitted.facts["best_epoch"] >= 1
-    assert torch.isfinite(weights(trained.fitted)).all()
+    assert trained.model.facts["best_epoch"] >= 1
+    assert torch.isfinite(weights(trained.model)).all()
 
 
 def test_a_run_that_diverges_at_once_is_an_error(
@@ -244,17 +253,17 @@ def test_a_run_that_diverges_at_once_is_an_error(
 def test_a_refit_that_diverges_leaves_the_chosen_model(
     parts: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = weights(fit(parts).fitted)
+    chosen = weights(fit(parts).model)
     diverging(monkeypatch, after=18)  # the first run takes 18 steps
-    trained = fit(parts, settings=replace(QUICK, refit=True))
-    assert not trained.fitted.facts["refit"]
-    assert torch.equal(weights(trained.fitted), chosen)
+    trained = fit(parts, training=replace(QUICK, refit=True))
+    assert not trained.model.facts["refit"]
+    assert torch.equal(weights(trained.model), chosen)
 
 
 @pytest.mark.parametrize("side", ["item", "both"])
 def test_refit_trains_on_validation_too(parts: Split, side: str) -> None:
-    plain = fit(parts, side).fitted
-    refit = fit(parts, side, replace(SETTINGS[side], refit=True)).fitted
+    plain = fit(parts, side).model
+    refit = fit(parts, side, replace(SETTINGS[side], refit=True)).model
     assert refit.facts["refit"]
     assert refit.facts["valid"] == plain.facts["valid"]
     total = len(parts.train) + len(parts.valid)
@@ -268,9 +277,9 @@ def test_refit_trains_on_validation_too(parts: Split, side: str) -> None:
 
 @pytest.mark.parametrize("refit", [False, True])
 def test_an_earlier_model_can_be_continued(parts: Split, refit: bool) -> None:
-    first = fit(parts).fitted
+    first = fit(parts).model
     still = replace(QUICK, epochs=1, learning_rate=1e-12, refit=refit)
-    more = fit(parts, settings=still, start=first).fitted
+    more = fit(parts, training=still, init_model=first).model
     assert more.facts["refit"] is refit
     assert torch.allclose(weights(more), weights(first), atol=1e-6)
 
@@ -278,32 +287,35 @@ def test_an_earlier_model_can_be_continued(parts: Split, refit: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"architecture": {"hidden": (9,)}}, "cannot be continued: its hidden differs"),
         (
-            {"side": "user", "architecture": {"hidden": (8,), "ridge": 3}},
-            r"with side 'user': its sides are item, not user-ridge \+ user; .*ridge=0",
+            {"model": {"hidden": (9,)}},
+            r"init_model cannot be continued: its hidden is .8.*not \(9,\)",
+        ),
+        (
+            {"side": "user", "model": {"hidden": (8,), "ridge": 3}},
+            r"its components are item, not user-ridge \+ user; .*ridge=0",
         ),
     ],
 )
 def test_a_model_of_another_kind_cannot_be_continued(
     parts: Split, change: dict[str, Any], message: str
 ) -> None:
-    first = fit(parts, settings=replace(QUICK, epochs=1)).fitted
+    first = fit(parts, training=replace(QUICK, epochs=1)).model
     with pytest.raises(TrainingError, match=message):
-        fit(parts, start=first, **change)
+        fit(parts, init_model=first, **change)
 
 
-def test_the_mean_of_several_models_cannot_be_continued(parts: Split) -> None:
-    first = fit(parts, settings=replace(QUICK, epochs=1), seeds=2).fitted
-    with pytest.raises(TrainingError, match="it is the mean of 2 models"):
-        fit(parts, start=first)
+def test_an_ensemble_is_not_continued_by_one_member(parts: Split) -> None:
+    first = fit(parts, training=replace(QUICK, epochs=1), n_seeds=2).model
+    with pytest.raises(TrainingError, match="it has 2 members, and 1 are to be trained"):
+        fit(parts, init_model=first)
 
 
 # -- what a model conditions on, and what it says of itself ----------------------------------------
 
 
 def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
-    fitted = fit(parts).fitted
+    fitted = fit(parts).model
     facts = fitted.facts
     assert facts["run"]["data"] == parts.data
     assert facts["run"]["split"]["fingerprint"] == parts.fingerprint
@@ -317,7 +329,7 @@ def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
 def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Split) -> None:
     whole = parts.train.concat(parts.valid).concat(parts.test)
     held = split(whole, "users:0:3")
-    fitted = fit(held, "user").fitted
+    fitted = fit(held, "user").model
     assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.fold_in)
     assert fitted.trained_on["item"].sum() == len(held.train)
     assert fitted.facts["context"] == "train + valid + fold-in"
@@ -335,18 +347,18 @@ def test_nothing_to_train_on_is_said(parts: Split) -> None:
     ("wrong", "message"),
     [
         ({"side": "all"}, r'side \(=\'all\'\) must be "user", "item" or "both"'),
-        ({"seeds": 0}, r"seeds \(=0\) must be a whole number"),
-        ({"seeds": True}, r"seeds \(=True\) must be a whole number"),
+        ({"n_seeds": 0}, r"n_seeds \(=0\) must be a whole number"),
+        ({"n_seeds": True}, r"n_seeds \(=True\) must be a whole number"),
         ({"device": "nowhere"}, "device 'nowhere' cannot be used: .*; try cpu"),
         ({"device": "meta"}, "rowwise and touched_only need the device cpu, not 'meta'"),
-        ({"settings": replace(BLOCKS, context_rate="paper")}, 'context_rate "paper" splits rows'),
+        ({"training": replace(BLOCKS, context_rate="paper")}, 'context_rate "paper" splits rows'),
     ],
 )
 def test_what_cannot_be_trained_is_refused(
     parts: Split, wrong: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):
-        fit(parts, **{"side": "both", "settings": BLOCKS, **wrong})
+        fit(parts, **{"side": "both", "training": BLOCKS, **wrong})
 
 
 def test_what_is_made_from_ratings_is_not_trained_whatever_the_settings_say(
@@ -354,5 +366,5 @@ def test_what_is_made_from_ratings_is_not_trained_whatever_the_settings_say(
 ) -> None:
     """It has no weights to move or to average."""
     asked = TrainingConfig(epochs=3, average=0.9)
-    made = train(parts, side="user-factors", settings=asked)
-    assert made.fitted.facts["epochs"] == 0
+    made = train(parts, plan_side("user-factors", {}, asked))
+    assert made.model.facts["epochs"] == 0

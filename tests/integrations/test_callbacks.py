@@ -1,4 +1,4 @@
-"""TensorBoard and MLflow are told what the history says, epoch by epoch."""
+"""TensorBoard and MLflow receive what the history has, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import pytest
 
 from cfnade import CFNADE, Dataset, synthetic
 from cfnade.exceptions import TrainingError
-from cfnade.journals import FIGURES, MLflow, TensorBoard, journal
+from cfnade.integrations.callbacks import (
+    METRICS,
+    MLflowCallback,
+    TensorBoardCallback,
+    logging_callback,
+)
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 3, "ridge": 0, "threads": 1}
 
@@ -21,7 +26,10 @@ def ratings() -> Dataset:
     return synthetic(30, 20, 300, seed=3).ratings
 
 
-def told_of(model: CFNADE, name: str) -> list[tuple[int, Any]]:
+LOGGED = [name for name in METRICS if name != "valid_ndcg"]  # of a model for ratings
+
+
+def history_of(model: CFNADE, name: str) -> list[tuple[int, Any]]:
     return [(one["epoch"], pytest.approx(one[name], rel=1e-6)) for one in model.history_]
 
 
@@ -38,17 +46,15 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_tensorboard_reads_the_history(ratings: Dataset, tmp_path: Path) -> None:
-    with TensorBoard(tmp_path) as told:
-        model = CFNADE(**SMALL).fit(ratings, reporter=told)
+    model = CFNADE(**SMALL).fit(ratings, callbacks=[TensorBoardCallback(tmp_path)])
     found = events(tmp_path)
-    assert set(found) == set(FIGURES)
-    for name in FIGURES:
-        assert found[name] == told_of(model, name)
+    assert set(found) == set(LOGGED)
+    for name in LOGGED:
+        assert found[name] == history_of(model, name)
 
 
 def test_members_are_told_apart(ratings: Dataset, tmp_path: Path) -> None:
-    with TensorBoard(tmp_path) as told:
-        CFNADE(**SMALL | {"seeds": 2}).fit(ratings, reporter=told)
+    CFNADE(**SMALL | {"seeds": 2}).fit(ratings, callbacks=[TensorBoardCallback(tmp_path)])
     found = events(tmp_path)
     assert {f"member {n}/cost" for n in (1, 2)} <= set(found)
     assert found["member 1/cost"] != found["member 2/cost"]
@@ -61,17 +67,17 @@ def test_mlflow_keeps_the_history(
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
     monkeypatch.chdir(tmp_path)
-    with MLflow("mine", {"side": "user", "hidden": (4,)}) as told:
-        run = mlflow.active_run().info.run_id
-        model = CFNADE(**SMALL).fit(ratings, reporter=told)
+    callback = MLflowCallback("mine", {"side": "user", "hidden": (4,)})
+    run = mlflow.active_run().info.run_id
+    model = CFNADE(**SMALL).fit(ratings, callbacks=[callback])
     assert mlflow.active_run() is None
     client = mlflow.MlflowClient()
     kept = client.get_run(run)
     assert kept.info.status == "FINISHED"
     assert kept.data.params == {"side": "user", "hidden": "(4,)"}
-    for name in FIGURES:
+    for name in LOGGED:
         history = client.get_metric_history(run, name)
-        assert [(one.step, one.value) for one in history] == told_of(model, name)
+        assert [(one.step, one.value) for one in history] == history_of(model, name)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +93,12 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TrainingError, match=words):
-        journal(kind, tmp_path / "model", {})
+        logging_callback(kind, tmp_path / "model", {})
 
 
 def test_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"log \(='wandb'\) must be one of tensorboard, mlflow"):
-        journal("wandb", tmp_path, {})
+        logging_callback("wandb", tmp_path, {})
 
 
 def test_the_command_logs_too(

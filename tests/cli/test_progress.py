@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cfnade import CFNADE
-from cfnade.cli.show import TrainingView
+from cfnade.cli.progress import TrainingView
 from cfnade.data.synthetic import synthetic
+from cfnade.training.callbacks import Callback, Stage
 
 
 def record(epoch: int) -> dict[str, Any]:
-    figures = {"cost": 1.0, "valid_rmse": 0.9, "best_rmse": 0.9, "best_epoch": 1, "seconds": 0.1}
-    return {"epoch": epoch, **figures}
+    scores = {"criterion": "rmse", "valid_rmse": 0.9, "best_rmse": 0.9, "best_epoch": 1}
+    return {"epoch": epoch, "cost": 1.0, **scores, "seconds": 0.1}
+
+
+USER = Stage("user", member=0, epochs=4)
 
 
 def epochs(folder: Path) -> list[int]:
@@ -33,11 +38,11 @@ def test_history_of_a_resumed_run_is_what_its_state_knows_and_what_follows(
     )
     with TrainingView(["user"], [4], tmp_path, [record(1)]) as view:
         if between:
-            view.step(1.0, 1.0)
-        view.epoch(record(2))
-        view.step(0.5, 1.0)
-        view.step(1.0, 1.0)
-        view.epoch(record(3))
+            view.on_step_end(USER, 1.0, 1.0)
+        view.on_epoch_end(record(2))
+        view.on_step_end(USER, 0.5, 1.0)
+        view.on_step_end(USER, 1.0, 1.0)
+        view.on_epoch_end(record(3))
     assert epochs(tmp_path) == [1, 2, 3]
 
 
@@ -50,9 +55,9 @@ def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
 
     with TrainingView(["user"], [4], tmp_path, [], begin) as view:
         assert (tmp_path / "history.jsonl").read_text() == "earlier\n"
-        view.step(0.5, 1.0)
-        view.step(1.0, 1.0)
-        view.epoch(record(1))
+        view.on_step_end(USER, 0.5, 1.0)
+        view.on_step_end(USER, 1.0, 1.0)
+        view.on_epoch_end(record(1))
     assert begun == ["earlier\n"]
     assert epochs(tmp_path) == [1]
 
@@ -60,47 +65,41 @@ def test_nothing_is_touched_before_training_has_begun(tmp_path: Path) -> None:
 def test_the_bar_names_the_stage_and_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.cli.show._EVERY", -1.0)
+    monkeypatch.setattr("cfnade.cli.progress.REDRAW_SECONDS", -1.0)
     with TrainingView(["both", "item-factors"], [4, 0], tmp_path, []) as view:
 
         def shown() -> tuple[str, Any]:
             (task,) = view._live.tasks
             return task.description, task.total
 
-        view.stage("both", 0)
+        both, factors = Stage("both", member=0, epochs=4), Stage("item-factors", member=1)
+        view.on_stage_begin(both)
         assert shown() == ("model 1/2 both", None)
-        view.step(0.5, 1.0)
+        view.on_step_end(both, 0.5, 1.0)
         assert shown() == ("model 1/2 both   epoch 1", 1.0)
-        view.epoch(record(1) | {"member": 0})
+        view.on_epoch_end(record(1) | {"member": 0})
         assert shown()[1] is None
-        view.step(0.5, 1.0)
+        view.on_step_end(both, 1.5, 1.0)
         assert shown() == ("model 1/2 both   epoch 2", 1.0)
-        view.stage("item-factors", 1)
+        view.on_stage_begin(factors)
         assert shown() == ("model 2/2 item-factors", None)
-        view.stage("lists", None)
-        assert shown() == ("lists", None)
+        view.on_stage_begin(Stage("interactions"))
+        assert shown() == ("interactions", None)
 
 
-def test_members_and_later_stages_are_told_to_the_reporter() -> None:
+def test_members_and_later_stages_are_announced() -> None:
+    announced: list[Stage] = []
     stages: list[tuple[str, int | None]] = []
 
-    class Stages:
-        def step(self, done: float, cost: float) -> None:
-            pass
+    class Stages(Callback):
+        def on_train_begin(self, stages: Sequence[Stage]) -> None:
+            announced.extend(stages)
 
-        def epoch(self, record: dict[str, Any]) -> None:
-            pass
-
-        def stage(self, name: str, member: int | None) -> None:
-            stages.append((name, member))
+        def on_stage_begin(self, stage: Stage) -> None:
+            stages.append((stage.name, stage.member))
 
     ratings = synthetic(30, 20, 300, seed=3).ratings
-    how = {"epochs": 1, "hidden": (4,), "threads": 1, "lists": True}
-    CFNADE(side="user,item", **how).fit(ratings, reporter=Stages())  # type: ignore[arg-type]
-    named = list(dict.fromkeys(stages))
-    assert named == [
-        ("user", 0),
-        ("item", 1),
-        ("weights and calibration", None),
-        ("interactions", None),
-    ]
+    model = CFNADE(side="user,item", epochs=1, hidden=(4,), threads=1, lists=True)
+    model.fit(ratings, callbacks=[Stages()])
+    assert stages == [("user", 0), ("item", 1), ("calibration", None), ("interactions", None)]
+    assert [(stage.name, stage.member) for stage in announced] == stages

@@ -1,0 +1,180 @@
+"""Callbacks: objects that receive the progress of a training.
+
+    CFNADE().fit(ratings, callbacks=[PrintCallback()])
+
+Subclass `Callback` and override what you need. integrations/callbacks.py has callbacks for
+TensorBoard and MLflow.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, TextIO
+
+CRITERIA = {"rmse": "RMSE", "nll": "NLL", "ndcg": "NDCG"}
+"""Validation scores that select the best epoch, as they are displayed."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a training: a member of the ensemble, calibration, the interaction model."""
+
+    name: str
+    seconds: float = 0.0
+    """Estimated time; 0 if it is short or unknown."""
+    member: int | None = None
+    """Number of the member that it trains, from 0."""
+    epochs: int | None = None
+    """Maximum epochs; None if it is not trained in epochs."""
+    patience: int | None = None
+
+
+class Callback:
+    """Receives the progress of a training; each method does nothing unless overridden.
+
+    Members may be trained at the same time, but calls come one at a time.
+    """
+
+    def on_train_begin(self, stages: Sequence[Stage]) -> None:
+        """Training begins; it has these stages."""
+
+    def on_stage_begin(self, stage: Stage) -> None:
+        """A stage begins."""
+
+    def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+        """A step is done.
+
+        Args:
+            stage: The stage of the step.
+            progress: Epochs done, such as 3.25; the fraction done of a stage without epochs.
+            cost: Mean cost of the epoch so far.
+        """
+
+    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+        """An epoch is done; the record is what `history_` of the estimator keeps."""
+
+    def on_stage_end(self, stage: Stage) -> None:
+        """A stage is complete."""
+
+    def on_message(self, text: str) -> None:
+        """A result worth a line, such as the validation score of an interaction component."""
+
+    def on_train_end(self) -> None:
+        """Training is complete, or was stopped."""
+
+
+class CallbackList(Callback):
+    """Calls several callbacks, one at a time."""
+
+    def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
+        self._callbacks, self._lock = tuple(callbacks), Lock()
+
+    def on_train_begin(self, stages: Sequence[Stage]) -> None:
+        self._call(lambda one: one.on_train_begin(stages))
+
+    def on_stage_begin(self, stage: Stage) -> None:
+        self._call(lambda one: one.on_stage_begin(stage))
+
+    def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+        self._call(lambda one: one.on_step_end(stage, progress, cost))
+
+    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+        self._call(lambda one: one.on_epoch_end(record))
+
+    def on_stage_end(self, stage: Stage) -> None:
+        self._call(lambda one: one.on_stage_end(stage))
+
+    def on_message(self, text: str) -> None:
+        self._call(lambda one: one.on_message(text))
+
+    def on_train_end(self) -> None:
+        self._call(lambda one: one.on_train_end())
+
+    def _call(self, method: Callable[[Callback], None]) -> None:
+        with self._lock:
+            for callback in self._callbacks:
+                method(callback)
+
+
+class PrintCallback(Callback):
+    """Prints a line for each epoch, with the name of the member if there are several."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+        self._members: list[Stage] = []
+
+    def on_train_begin(self, stages: Sequence[Stage]) -> None:
+        self._members = [stage for stage in stages if stage.member is not None]
+
+    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+        self._print(epoch_line(record, self._members))
+
+    def on_message(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._file or sys.stdout, flush=True)
+
+
+class MessageCallback(Callback):
+    """Passes messages to a function."""
+
+    def __init__(self, function: Callable[[str], None]) -> None:
+        self._function = function
+
+    def on_message(self, text: str) -> None:
+        self._function(text)
+
+
+class HistoryCallback(Callback):
+    """Writes the record of each epoch to a file, as lines of JSON.
+
+    The file is not touched before the first step. Records of a resumed run are written first, as a
+    killed run may have written epochs that its saved state does not contain.
+    """
+
+    def __init__(self, path: Path, earlier: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._path, self._earlier = path, earlier
+        self._begun = False
+
+    def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+        del stage, progress, cost
+        self._begin()
+
+    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+        self._begin()
+        if not record.get("refit"):
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lines = "".join(json.dumps(record) + "\n" for record in self._earlier)
+            self._path.write_text(lines, encoding="utf-8")
+
+
+def epoch_line(record: Mapping[str, Any], members: Sequence[Stage] = ()) -> str:
+    """Return an epoch as a line of text: the score that selects the best epoch comes first."""
+    number = record.get("member", 0)
+    stage = members[number] if members else Stage("")
+    parts = [f"model {number + 1}/{len(members)} {stage.name}"] if len(members) > 1 else []
+    total = f"/{stage.epochs}" if stage.epochs and not record.get("refit") else ""
+    parts += [f"{'refit' if record.get('refit') else 'epoch'} {record['epoch']}{total}"]
+    parts += [f"cost {record['cost']:9.4g}"]
+    criterion = record.get("criterion")
+    if criterion is not None and record[f"valid_{criterion}"] is not None:
+        parts.append(f"valid {CRITERIA[criterion]} {record[f'valid_{criterion}']:.4f}")
+        parts.append(f"best {record[f'best_{criterion}']:.4f} @ {record['best_epoch']}")
+        parts += [
+            f"{label} {record[f'valid_{other}']:.4f}"
+            for other, label in CRITERIA.items()
+            if other != criterion and record.get(f"valid_{other}") is not None
+        ]
+    return "   ".join([*parts, f"{record['seconds']:.1f} s"])
