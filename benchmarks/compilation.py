@@ -1,9 +1,9 @@
 """What is compiled before the first step, function by function, with nothing kept on disk.
 
-    python benchmarks/compilation.py [TASK ...]
+    python benchmarks/compilation.py [GROUP ...]
 
-Tasks are those of `cfnade.kernels.warmup`, one after the other in one process: a function that two
-of them need counts with the first.
+Groups are those of `cfnade.kernels.warmup`, one after the other in one process: a function that
+two of them need counts with the first.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def watch(found: list[tuple[str, float]]) -> Callable[[], None]:
     return lambda: events.unregister("numba:compile", listener)
 
 
-def measure(tasks: list[str]) -> list[dict[str, Any]]:
-    """CPU seconds and functions of every task."""
-    from cfnade.kernels.warmup import TASKS, paused_collector
+def measure(groups: list[str]) -> list[dict[str, Any]]:
+    """CPU seconds and functions of every group."""
+    from cfnade.kernels.warmup import GROUPS, paused_collector
 
     result = []
-    for task in tasks or list(TASKS):
+    for group in groups or list(GROUPS):
         found: list[tuple[str, float]] = []
         stop, start = watch(found), time.process_time()
         with paused_collector():
-            TASKS[task][0]()
+            GROUPS[group].work()
         stop()
         slowest = sorted(found, key=lambda one: -one[1])[:5]
         result.append(
             {
-                "task": task,
+                "task": group,
                 "seconds": time.process_time() - start,
                 "functions": len(found),
                 "slowest": slowest,

@@ -267,7 +267,7 @@ def main() -> None:
         lenskit = lenskit_found(given.lenskit_python)
         rivals = partial(asked_now, lenskit=lenskit, folder=given.rivals, threads=given.threads)
     torch.set_num_threads(given.threads)
-    compile_kernels(print)
+    compile_kernels()
     for data, recipes in chosen.items():
         runs: list[dict[str, Any]] = []
         for seed in given.seeds:

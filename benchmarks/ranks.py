@@ -46,7 +46,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.distributed.rank_data import RankData, RankRatings, nameless
     from cfnade.distributed.shards import owner_of
-    from cfnade.kernels.row_splits import WholeRows
+    from cfnade.kernels.sampling import PartialRows
 
     rows = ratings.rows(axis)
     every = np.arange(rows.n_columns, dtype=np.int32)
@@ -68,7 +68,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
         whole={axis: counts},
     )
     totals = group.all_reduce(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
-    whole, owner = WholeRows(places[mine], counts), partial(owner_of, group.size)
+    whole, owner = PartialRows(places[mine], counts), partial(owner_of, group.size)
     part = ColumnPartition(group, columns, rows.n_columns, totals, whole, owner)
     return RankData(axis, own, part, None, counts)  # type: ignore[arg-type]
 

@@ -158,7 +158,7 @@ def test_both_ends_of_the_scale_are_equally_exact() -> None:
 @pytest.mark.parametrize("seed", [1, 9])
 def test_hard_cells_are_solved_in_few_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Spiky distributions, sharpened tenfold, with wild weights: Newton alone creeps (51, 84 steps).
-    monkeypatch.setattr(newton, "_STEPS", 35)
+    monkeypatch.setattr(newton, "_MAX_TILT_STEPS", 35)
     rng = np.random.default_rng(seed)
     p, unit = rng.dirichlet(np.full(50, 0.01), 200), np.linspace(0, 1, 50)
     q = Calibration(0.1, tuple(rng.normal(0, 15, 50).tolist())).apply(p, unit)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,8 @@ from cfnade.kernels.jit import COMPILATION_MESSAGE
 Shell = Any
 
 
-class State(NamedTuple):
-    ready: int
-    missing: int
+State = tuple[str, ...]
+"""Groups of kernels that have yet to be compiled."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +23,9 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[State], None]:
     """Says what the cache is like: warm, if nothing else is said."""
 
     def say(state: State) -> None:
-        monkeypatch.setattr("cfnade.kernels.warmup.cache_state", lambda *_: state)
+        monkeypatch.setattr("cfnade.kernels.warmup.missing_groups", lambda *_: state)
 
-    say(State(20, 0))
+    say(())
     return say
 
 
@@ -56,16 +56,19 @@ def test_doctor_says_whether_kernels_must_be_compiled(
     assert "kernel cache      warm, in " in warm
     folder = warm.split("warm, in ")[1].splitlines()[0]
     assert any(Path(folder).glob("posterior.*.nbi"))  # what another machine would take over
-    cache(State(13, 7))
-    assert "kernel cache      cold (7 to compile, by the first" in shell("doctor", "--quick").out
+    cache(("nade", "implicit"))
+    assert (
+        "kernel cache      cold (to compile at first use: nade, implicit)"
+        in shell("doctor", "--quick").out
+    )
 
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which kernels must be compiled."""
 
-    def prepare(notify: Callable[[str], None], *_: str) -> bool:
-        notify(COMPILATION_MESSAGE)
+    def prepare(*_: str) -> bool:
+        logging.getLogger("cfnade").warning(COMPILATION_MESSAGE)
         return True
 
     monkeypatch.setattr("cfnade.kernels.warmup.compile_kernels", prepare)

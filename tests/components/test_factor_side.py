@@ -85,6 +85,6 @@ def test_ratings_that_follow_a_rule_leave_some_noise() -> None:
     fitted = train(
         split(rule.replace(levels=levels), "paper:0"), plan_side("user-factors", {}, STILL)
     )
-    said = Scorer(fitted.fitted).probabilities(rule.users[:50], rule.items[:50])
+    said = Scorer(fitted.model).probabilities(rule.users[:50], rule.items[:50])
     assert np.isfinite(said).all()
     assert (said.argmax(1) == levels[:50]).mean() > 0.9

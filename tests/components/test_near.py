@@ -360,11 +360,11 @@ def test_the_others_are_trained_as_if_it_were_not_there() -> None:
         train(twins(), plan_side(side, {"hidden": (4,)}, settings), RunOptions(n_threads=1))
         for side in ("user", "user+user-near")
     )
-    own, same = (one.fitted.members[0].components["user"].network for one in (alone, with_near))
+    own, same = (one.model.members[0].components["user"].network for one in (alone, with_near))
     for name, weights in own.state_dict().items():
         assert torch.equal(weights, same.state_dict()[name])
     assert (
-        float(with_near.fitted.members[0].components["user-near"].network.state_dict()["gain"]) > 0
+        float(with_near.model.members[0].components["user-near"].network.state_dict()["gain"]) > 0
     )
 
 

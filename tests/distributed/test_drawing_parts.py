@@ -11,8 +11,7 @@ from tests.distributed.thread_group import on_ranks
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.kernels.buffers import Array
 from cfnade.kernels.column_groups import ColumnGroups
-from cfnade.kernels.row_splits import WholeRows
-from cfnade.kernels.sampling import GroupedBatch, RowSampler
+from cfnade.kernels.sampling import GroupedBatch, PartialRows, RowSampler
 
 COUNTS, COLUMNS = [0, 1, 2, 17, 30, 0, 5, 40], 40
 HOW: list[dict[str, Any]] = [
@@ -44,14 +43,15 @@ def sampler_of(group: ProcessGroup, owners: Array, threads: int, how: dict[str, 
         n_columns=COLUMNS,
         n_levels=5,
         threads=threads,
-        whole=WholeRows(places[mine].astype(np.int32), np.array(COUNTS, np.int32)),
+        partial=PartialRows(places[mine].astype(np.int32), np.array(COUNTS, np.int32)),
         group=group,
         **how,
     )
 
 
 def cells(grouped: ColumnGroups) -> set[tuple[float, ...]]:
-    parts = grouped.rows, grouped.columns(), grouped.levels, grouped.weights
+    weights = grouped.weights if len(grouped.weights) else np.ones(len(grouped.rows))
+    parts = grouped.rows, grouped.columns(), grouped.levels, weights
     return set(zip(*(part.tolist() for part in parts), strict=True))
 
 

@@ -32,7 +32,7 @@ def cost_of_user(x: Tensor, weights: Tensor, F: Tensor, config: ImplicitALSConfi
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_solve_minimizes_the_objective(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "FEW", 1)  # so few entries would be one thread's work
+    monkeypatch.setattr(sparse, "MIN_PARALLEL_ENTRIES", 1)  # else one thread
     rows = some_rows(weighted=True)
     others = rotate(np.random.default_rng(1).standard_normal((M, 4)).astype(np.float32))
     F = torch.from_numpy(others.vectors)

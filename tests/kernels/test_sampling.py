@@ -13,7 +13,7 @@ import pytest
 from cfnade.exceptions import ModelError
 from cfnade.kernels.buffers import Array
 from cfnade.kernels.column_groups import ColumnGroups
-from cfnade.kernels.sampling import GroupedBatch, RowSampler
+from cfnade.kernels.sampling import GroupedBatch, PartialRows, RowSampler
 
 
 def ragged(counts: list[int], n_columns: int, n_levels: int) -> tuple[Array, Array, Array]:
@@ -99,48 +99,44 @@ def test_target_weights_are_those_of_equation_19_or_one() -> None:
         np.testing.assert_allclose(batch.targets.weights, expected, rtol=1e-6)
 
 
-def test_a_batch_depends_on_seed_and_step_but_not_on_threads() -> None:
-    offsets, columns, levels = ragged(COUNTS * 20, 40, 5)
+def test_a_batch_depends_on_seed_and_step() -> None:
+    sampler = RowSampler(*ragged(COUNTS * 20, 40, 5), n_columns=40, n_levels=5)
     rows = np.random.default_rng(0).permutation(len(COUNTS) * 20)[:90]
+    base = sampler.sample(rows, seed=7, step=3)
+    assert same(base, sampler.sample(rows, seed=7, step=3))
+    assert not same(base, sampler.sample(rows, seed=8, step=3))
+    assert not same(base, sampler.sample(rows, seed=7, step=4))
 
-    def draw(threads: int, seed: int, step: int) -> GroupedBatch:
-        sampler = RowSampler(offsets, columns, levels, n_columns=40, n_levels=5, threads=threads)
-        return sampler.sample(rows, seed=seed, step=step)
 
-    base = draw(1, 7, 3)
-    assert same(base, draw(1, 7, 3))
-    assert same(base, draw(2, 7, 3))
-    assert same(base, draw(3, 7, 3))
-    assert not same(base, draw(1, 8, 3))
-    assert not same(base, draw(1, 7, 4))
+@pytest.mark.parametrize("how", [{}, {"rate": (0.1, 1.0)}, {"rate": (0.5, 1.0), "small": 0.5}])
+def test_ratings_in_some_columns_have_the_roles_that_they_have_in_whole_rows(
+    how: dict[str, Any],
+) -> None:
+    offsets, columns, levels = ragged(COUNTS, 40, 5)
+    row = np.repeat(np.arange(len(COUNTS)), COUNTS)
+    is_own = columns % 3 == 0
+    positions = (np.arange(len(row)) - offsets[row])[is_own].astype(np.int32)
+    ends = np.cumsum([0, *np.bincount(row[is_own], minlength=len(COUNTS))])
+    partial = PartialRows(positions, np.array(COUNTS, np.int32))
+    how = {"n_columns": 40, "n_levels": 5, **how}
+    rows = np.array([4, 0, 6, 3])
+    sampler = RowSampler(ends, columns[is_own], levels[is_own], **how, partial=partial)
+    own = sampler.sample(rows, seed=1, step=2)
+    whole = RowSampler(offsets, columns, levels, **how).sample(rows, seed=1, step=2)
+    for part, all_columns in ((own.context, whole.context), (own.targets, whole.targets)):
+        assert cells(part) == [cell for cell in cells(all_columns) if cell[1] % 3 == 0]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_several_batches_at_once_are_those_drawn_one_by_one(threads: int, count: int) -> None:
+def test_batches_of_several_threads_are_those_of_one(threads: int, count: int) -> None:
     data = ragged(COUNTS, 40, 5)
     sampler = RowSampler(*data, n_columns=40, n_levels=5, threads=threads)
     batches = [np.array([4, n, 6, 3]) for n in range(count)]
-    for _ in range(2):  # nothing is left over from the first time
-        drawn = sampler.sample_many(batches, seed=1, step=7)
-        assert len(drawn) == count
-        for n, batch in enumerate(drawn):
-            assert same(batch, sampler.sample(batches[n], seed=1, step=7 + n))
-
-
-def test_a_draw_that_failed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = RowSampler(*ragged(COUNTS, 40, 5), n_columns=40, n_levels=5, threads=2)
-    rows = np.array([4, 0, 6, 3])
-    right = sampler.sample(rows, seed=1, step=2)
-
-    def fail(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("cfnade.kernels.sampling.scatter", fail)
-        with pytest.raises(KeyboardInterrupt):
-            sampler.sample(rows, seed=1, step=2)
-    assert same(sampler.sample(rows, seed=1, step=2), right)
+    sampled = sampler.sample_many(batches, seed=1, step=7)
+    assert len(sampled) == count
+    for n, batch in enumerate(sampled):
+        assert same(batch, sampler.sample(batches[n], seed=1, step=7 + n))
 
 
 def subsets_of_four(rate: tuple[float, float] | None) -> dict[tuple[int, ...], int]:

@@ -35,7 +35,7 @@ def dense(offsets: Array, columns: Array, weights: Array, n_columns: int) -> Arr
 def test_sums_are_a_matrix_product(
     width: int, threads: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparse, "FEW", few)
+    monkeypatch.setattr(sparse, "MIN_PARALLEL_ENTRIES", few)
     rng = np.random.default_rng(width)
     data = some_rows(rng, 40, 30)
     table = rng.standard_normal((30, width)).astype(np.float32)
@@ -54,7 +54,7 @@ def test_copied_strips_have_the_bits_of_the_table(monkeypatch: pytest.MonkeyPatc
     data = some_rows(rng, 40, 30)
     table = rng.standard_normal((30, 200)).astype(np.float32)
     copied = sum_rows(*data, table, threads=1)
-    monkeypatch.setattr(sparse, "_WORTH", len(data[1]))
+    monkeypatch.setattr(sparse, "_MIN_ENTRIES_PER_ROW", len(data[1]))
     np.testing.assert_array_equal(copied, sum_rows(*data, table, threads=1))
 
 
@@ -62,7 +62,7 @@ def test_copied_strips_have_the_bits_of_the_table(monkeypatch: pytest.MonkeyPatc
 def test_a_sparse_table_gives_what_the_same_dense_one_does(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparse, "FEW", 0)
+    monkeypatch.setattr(sparse, "MIN_PARALLEL_ENTRIES", 0)
     rng = np.random.default_rng(1)
     data, table = some_rows(rng, 40, 30), some_rows(rng, 30, 30)
     found = add_entries(*data, *table, threads=threads)
@@ -72,7 +72,7 @@ def test_a_sparse_table_gives_what_the_same_dense_one_does(
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_shares_are_all_rows_once(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "FEW", 0)
+    monkeypatch.setattr(sparse, "MIN_PARALLEL_ENTRIES", 0)
     for counts in ([100, 0, 0], [0, 0, 100], [1, 1, 1, 1, 1, 1, 1, 1], [50, 1, 0, 1, 50]):
         offsets = np.concatenate([[0], np.cumsum(counts)])
         shares = sparse.shares_of_rows(offsets, threads)

@@ -1,20 +1,28 @@
-"""Threads: every part runs, errors come back, torch's own setting is left as it was."""
+"""Threads: every part runs, errors come back, torch keeps its number, kernels wait at barriers."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from cfnade.exceptions import ModelError
+from cfnade.kernels import threads
+from cfnade.kernels.buffers import Array
+from cfnade.kernels.jit import kernel
 from cfnade.kernels.threads import (
-    Answers,
-    Helper,
+    NO_WAIT,
+    Barrier,
+    BarrierPoint,
+    barrier_wait,
     run_parallel,
     single_torch_thread,
     thread_count,
@@ -38,17 +46,17 @@ def test_parts_run_on_threads_of_their_own() -> None:
     assert names[0] == threading.get_ident()
 
 
-def test_parts_that_wait_for_each_other_end_whoever_else_hands_out_meanwhile(
+def test_parts_that_wait_for_each_other_end_whoever_else_submits_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Helpers that had the parts of two callers in different orders would wait for ever."""
-    begin = Helper.begin
+    """If the parts of two callers alternated in the queue, both callers would wait for ever."""
+    submit = ThreadPoolExecutor.submit
 
-    def slowly(helper: Helper, function: Callable[..., object], part: Sequence[object]) -> Answers:
-        time.sleep(0.001)  # in which others come to hand out theirs
-        return begin(helper, function, part)
+    def submit_slowly(pool: ThreadPoolExecutor, *arguments: Any) -> Any:
+        time.sleep(0.001)  # others submit meanwhile
+        return submit(pool, *arguments)
 
-    monkeypatch.setattr(Helper, "begin", slowly)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_slowly)
     done: list[bool] = []
 
     def many() -> None:
@@ -93,6 +101,33 @@ def test_the_default_is_torchs_number() -> None:
     assert thread_count(None) == torch.get_num_threads()
     with pytest.raises(ModelError, match=r"threads \(=0\) must be at least 1"):
         thread_count(0)
+
+
+def test_without_torch_and_affinity_the_number_is_that_of_the_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only Linux has sched_getaffinity."""
+    monkeypatch.setattr(threads, "_is_torch_loaded", lambda: False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert thread_count(None) == 7
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    assert thread_count(None) == 3
+
+
+def test_torch_is_limited_where_its_libraries_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_torch_function", lambda _: None)
+    before = torch.get_num_threads()
+    try:
+        with torch_threads(before + 1):
+            assert torch.get_num_threads() == before + 1
+        assert torch.get_num_threads() == before
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_torch_has_its_number_inside_and_the_old_one_outside() -> None:
@@ -169,3 +204,48 @@ for number in (None, 2, 1):
 def test_no_thread_yet_to_be_born_sees_a_trace() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@kernel
+def _wait(point: Any) -> None:
+    barrier_wait(point)
+
+
+def test_no_thread_passes_a_point_before_all_have_reached_it() -> None:
+    count, rounds = 3, 20
+    barrier, done = Barrier(count), np.zeros((rounds, count))
+    seen: list[Array] = []
+
+    def work(thread: int) -> None:
+        for number in range(1, rounds + 1):
+            if (number + thread) % 5 == 0:
+                time.sleep(0.001)  # one is late, each in turn
+            done[number - 1, thread] = 1
+            _wait(barrier.point(thread, number))
+            seen.append(done[number - 1].copy())
+
+    run_parallel(work, [(thread,) for thread in range(count)])
+    assert np.all(seen)
+    assert len(seen) == count * rounds
+
+
+def test_a_point_that_is_passed_does_not_wait() -> None:
+    for point in (NO_WAIT, Barrier(4).point(2, 0)):
+        assert point.counters.min() >= point.number  # checked first, as below
+        _wait(point)
+
+
+def test_a_thread_that_fails_is_not_waited_for() -> None:
+    barrier = Barrier(2)
+    with pytest.raises(KeyboardInterrupt), barrier.release_on_error(0):
+        raise KeyboardInterrupt
+    last = barrier.point(1, 1_000_000)
+    assert (
+        last.counters[0] >= last.number
+    )  # checked first: nothing ends a kernel that waits in vain
+    _wait(last)
+
+
+def test_a_point_names_its_thread() -> None:
+    point: BarrierPoint = Barrier(3).point(2, 7)
+    assert (point.thread, point.threads, point.number) == (2, 3, 7)

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead, the notice of it, and whether the cache is warm."""
+"""Kernels compiled ahead of use, their cache, and the announcement."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import cfnade
 from cfnade.kernels import warmup
 from cfnade.kernels.jit import COMPILATION_MESSAGE
-from cfnade.kernels.warmup import TASKS
 
 LISTEN = """
 from numba.core import event
@@ -34,30 +32,31 @@ compiled = Compiled()
 event.register("numba:compile", compiled)
 """
 
-ONE_KERNEL = """
+ONE_GROUP = """
 import numpy as np
 from cfnade.kernels import column_groups, warmup
 
-cell = np.zeros(1, int)
-kernels = (column_groups._counting_sort,)
-warmup.TASKS["sort"] = (lambda: column_groups.counting_sort(cell, 1), kernels)
-print(*warmup.cache_state("sort"), len(compiled.names))
-print(warmup.compile_kernels(print, "sort"), len(compiled.names), *warmup.cache_state("sort"))
+def work():
+    column_groups.counting_sort(np.zeros(1, int), 1)
+
+warmup.GROUPS["sort"] = warmup.KernelGroup(work, column_groups._counting_sort)
+print(*warmup.missing_groups("sort"), len(compiled.names))
+print(warmup.compile_kernels("sort"), len(compiled.names), *warmup.missing_groups("sort"))
 """
+COLD, WARM = ["sort 0", "True 1"], ["0", "False 0"]
 
 ELSEWHERE = """
 import os
+import numpy as np
 from cfnade.kernels import column_groups, warmup
 
 os.cpu_count = lambda: 2
-warmup.POSTERIORS, warmup.NEWCOMERS = "ranks", "ranks"  # soon done
-warmup.MIN_KERNELS_PER_PROCESS = 1
-warmup.TASKS["ridge"] = (
-    lambda: (warmup.CompileProcess.wait(), warmup.TASKS["ranks"][0]()),
-    (column_groups._counting_sort, *warmup.TASKS["ranks"][1]),
+warmup.BACKGROUND = ("distributed",)  # soon done
+warmup.GROUPS["sort"] = warmup.KernelGroup(
+    lambda: column_groups.counting_sort(np.zeros(1, int), 1), column_groups._counting_sort
 )
-found = warmup.compile_kernels(print, "ridge")
-print(found, len(compiled.names))
+found = warmup.compile_kernels("distributed", "sort")
+print(found, *[name for name in compiled.names if "counting_sort" not in name])
 """
 
 A_DAY = """
@@ -65,12 +64,12 @@ import sys
 import numpy as np
 import polars
 import cfnade
-from cfnade.kernels.warmup import cache_state, compile_kernels
+from cfnade.kernels.warmup import compile_kernels, missing_groups
 
 compile_kernels()
 compiled.names.clear()
-assert cache_state().missing == 0
-assert not compile_kernels(print)
+assert missing_groups() == ()
+assert not compile_kernels()
 rng = np.random.default_rng(0)
 cells = rng.permutation(600)[:300]
 stars = rng.integers(1, 6, 300)
@@ -101,42 +100,28 @@ def run(script: str, **env: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_only_new_sources_are_compiled_and_that_is_said(tmp_path: Path) -> None:
+def test_only_changed_sources_are_compiled(tmp_path: Path) -> None:
     package = Path(cfnade.__file__).parent
     copy = shutil.copytree(
         package, tmp_path / "cfnade", ignore=shutil.ignore_patterns("__pycache__")
     )
     where = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    compiling = ["0 1 0", "compiling kernels (once)…", "True 1 1 0"]
-    assert run(ONE_KERNEL, **where) == compiling
+    assert run(ONE_GROUP, **where) == COLD
+    assert run(ONE_GROUP, **where) == WARM
     with (copy / "kernels" / "simd.py").open("a") as file:  # which the kernel only calls
         file.write("# another line\n")
-    assert run(ONE_KERNEL, **where) == compiling
+    assert run(ONE_GROUP, **where) == COLD
 
 
-@pytest.mark.parametrize("missing", [0, 1])
-def test_work_is_done_where_kernels_are_missing_while_the_collector_rests(
-    missing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_collector_pauses_while_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     collected: list[bool] = []
-    work: Any = (lambda: collected.append(gc.isenabled()), ())
-    monkeypatch.setitem(TASKS, "one", work)
-    monkeypatch.setattr(warmup, "cache_state", lambda *_: warmup.CacheState(0, missing))
-    assert warmup.compile_kernels(None, "one") == bool(missing)
-    assert collected == [False] * missing
+    work = warmup.KernelGroup(lambda: collected.append(gc.isenabled()), None)
+    monkeypatch.setattr(warmup, "GROUPS", {"one": work})
+    for is_cached in (True, False):
+        monkeypatch.setattr(warmup, "_is_cached", lambda _, is_cached=is_cached: is_cached)
+        assert warmup.compile_kernels("one") == (not is_cached)
+    assert collected == [False]
     assert gc.isenabled()
-
-
-def test_what_waits_for_another_process_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then there is other work."""
-    done: list[str] = []
-    asked = ("ridge", "blocks", "newcomers", "picks")
-    for name in (*asked, "listed picks"):
-        work: Any = (lambda name=name: done.append(name), ())
-        monkeypatch.setitem(TASKS, name, work)
-    monkeypatch.setattr(warmup, "compile_in_background", lambda *_: True)
-    warmup.compile_kernels(None, *asked)
-    assert done == ["blocks", "picks", "ridge", "newcomers", "listed picks"]
 
 
 def test_nothing_is_left_to_compile_for_training_and_requests() -> None:
@@ -149,15 +134,13 @@ def test_another_folder_takes_the_compiled_kernels_over(tmp_path: Path) -> None:
     first = tmp_path / "first" / "cfnade"
     shutil.copytree(package, first, ignore=shutil.ignore_patterns("__pycache__"))
     without = {"NUMBA_CACHE_DIR": ""}
-    compiling = ["0 1 0", "compiling kernels (once)…", "True 1 1 0"]
-    assert run(ONE_KERNEL, PYTHONPATH=str(first.parent), **without) == compiling
+    assert run(ONE_GROUP, PYTHONPATH=str(first.parent), **without) == COLD
     second = shutil.copytree(first, tmp_path / "second" / "cfnade")
-    assert run(ONE_KERNEL, PYTHONPATH=str(second.parent), **without) == ["1 0 0", "False 0 1 0"]
+    assert run(ONE_GROUP, PYTHONPATH=str(second.parent), **without) == WARM
 
 
-def test_what_another_process_compiles_is_found_here(tmp_path: Path) -> None:
-    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    assert run(ELSEWHERE, **where) == ["compiling kernels (once)…", "True 0"]
+def test_kernels_of_the_second_process_are_found_here(tmp_path: Path) -> None:
+    assert run(ELSEWHERE, NUMBA_CACHE_DIR=str(tmp_path)) == ["True"]
 
 
 UNCACHED = """
@@ -175,7 +158,7 @@ with warnings.catch_warnings(record=True) as caught:
 print(*[warning.category.__name__ for warning in caught])
 print("NUMBA_CACHE_DIR" in str(caught[0].message))
 print(np.round(chances, 6).tolist())
-folder, compiled_here = warmup.kernel_cache_folder(), warmup.compile_kernels(None, "newcomers")
+folder, compiled_here = warmup.kernel_cache_folder(), warmup.compile_kernels("distributed")
 print(folder, compiled_here, warmup.CompileProcess.process)
 """
 

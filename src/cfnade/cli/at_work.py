@@ -20,19 +20,19 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def compile_kernels(*tasks: str) -> None:
-    """Compile what the tasks (all if none) need, and say so first, for it takes a while."""
+def compile_kernels(*groups: str) -> None:
+    """Compile groups of kernels (all, if none is named); kernels/jit.py announces it."""
     with lasting():
         from cfnade.kernels.warmup import compile_kernels
 
-        compile_kernels(say, *tasks)
+        compile_kernels(*groups)
 
 
-def compile_ahead(*tasks: str) -> None:
+def compile_ahead(*groups: str) -> None:
     """Begin with that while other things are done."""
     from cfnade.kernels.warmup import compile_in_background
 
-    compile_in_background(say, *tasks)
+    compile_in_background(*groups)
 
 
 @contextmanager

@@ -49,23 +49,23 @@ def _machine() -> list[tuple[str, str]]:
 
 def _cache() -> tuple[str, str]:
     """Whether kernels were compiled before, as it is until somebody waits for them."""
-    from cfnade.kernels.warmup import cache_state, kernel_cache_folder
+    from cfnade.kernels.warmup import kernel_cache_folder, missing_groups
 
-    missing, folder = cache_state().missing, kernel_cache_folder()
+    missing, folder = missing_groups(), kernel_cache_folder()
     if folder is None:
         return "kernel cache", "none: no folder is writable; set NUMBA_CACHE_DIR to one that is"
-    cold = f"cold ({missing} to compile, by the first training or service)"
+    cold = f"cold (to compile at first use: {', '.join(missing)})"
     return "kernel cache", f"{cold if missing else 'warm'}, in {folder}"
 
 
 def _kernels() -> tuple[str, str]:
     """The smallest work there is: this compiles the kernels if nothing did before."""
-    from cfnade.kernels.warmup import TASKS
+    from cfnade.kernels.warmup import GROUPS
 
     began = time.monotonic()
     compile_kernels()
-    for work, _ in TASKS.values():
-        work()
+    for group in GROUPS.values():
+        group.work()
     return "kernels", f"work (ready in {time.monotonic() - began:.1f} s)"
 
 
@@ -80,12 +80,12 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Where a set lies; a folder of Netflix may hold its titles alone."""
-    from cfnade.data.readers.files import holds_netflix, open_source
+    from cfnade.data.readers.files import NETFLIX, open_source, published_files
 
     if name != "netflix":
         return str(path)
     try:
-        whole = holds_netflix(open_source(path))
+        whole = NETFLIX in published_files(open_source(path))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

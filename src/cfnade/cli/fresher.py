@@ -60,7 +60,7 @@ def refresh(
     if store is None:
         raise TrainingError("say where the store is with --store, such as --store ratings.db")
     if model.is_dir():
-        compile_kernels("ridge", "requests")
+        compile_kernels("nade", "posterior", "inference")
     if seconds is None:
         _once(model, store, bar, epochs, threads)
         return

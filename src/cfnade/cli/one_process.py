@@ -16,7 +16,7 @@ from cfnade.cli.folder import begin_run, end_run, nothing_lost
 from cfnade.cli.job import Job, plan_of, with_plans
 from cfnade.cli.progress import TrainingView
 from cfnade.cli.show import show_tried
-from cfnade.components import component_names, kernel_tasks
+from cfnade.components import component_names, kernel_groups
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.training import state
@@ -81,18 +81,18 @@ def _display(job: Job, plan: TrainingPlan, store: StateStore) -> TrainingView:
 
 def _compile(job: Job, plan: TrainingPlan) -> None:
     """Whatever kernels it will need, at once: those of lists while another process is at work."""
-    tasks: dict[str, None] = {}
+    groups: dict[str, None] = {}
     if job["device"] == "cpu":
         ridges = [(one.side, one.model.get("ridge", 0)) for one in plan.members]
         named = [component_names(side, ridge=ridge) for side, ridge in ridges]
-        tasks = {task: None for sides in named for task in kernel_tasks(sides)}
-        tasks["newcomers"] = None
+        groups = {group: None for sides in named for group in kernel_groups(sides)}
+        groups["inference"] = None
         if any(one.model.get("factors") for one in plan.members):
-            tasks["factors"] = None
+            groups["factored"] = None
     if plan.implicit is not None:
-        tasks["picks"] = None
-    if tasks:
-        compile_kernels(*tasks)
+        groups |= {"inference": None, "implicit": None}
+    if groups:
+        compile_kernels(*groups)
 
 
 def _save(trained: TrainingResult, job: Job, out: Path) -> None:
@@ -167,7 +167,7 @@ def _show_choice(facts: dict[str, Any]) -> None:
 def train_interactions(job: Job, parts: Split, store: StateStore) -> None:
     """Train, save, and print how it ended."""
     _refuse_ratings(job)
-    compile_kernels("picks", "requests")
+    compile_kernels("implicit", "inference")
     out = store.folder
     if not store.resume:
         begin_run(out, job)

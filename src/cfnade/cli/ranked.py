@@ -111,22 +111,19 @@ def _named(job: Job) -> Job:
 
 def _train(group: Any, given: Launch, job: Job, resume: bool) -> str | None:
     from cfnade.cli.progress import TrainingView
-    from cfnade.components import component_names, kernel_task
+    from cfnade.components import component_names, kernel_groups
     from cfnade.config import TrainingConfig
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import train_distributed
-    from cfnade.kernels.warmup import TASKS
 
     out, first = given.out, group.rank == 0
     shards, settings = ShardedRatings.open(job["data"]), TrainingConfig.from_dict(job["training"])
     names = component_names(job["side"], ridge=job["model"].get("ridge", 0))
     if first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
-        own = f"{kernel_task(names)} on ranks"
-        tasks = [own] if own in TASKS else []
-        tasks += ["picks"] if job["lists"] or len(shards.scale) == 1 else []
-        compile_kernels(kernel_task(names), "ranks", *tasks)
+        lists = ("implicit",) if job["lists"] or len(shards.scale) == 1 else ()
+        compile_kernels(*kernel_groups(names), "distributed", *lists)
     group.barrier()
     done = rank_state.history(out) if resume and first else []
     resume = group.any_rank(first and resume and rank_state.exists(out))

@@ -86,7 +86,7 @@ def serve(
             if made := make_missing_file(store):
                 say(f"{made}: created a new store, which is empty")
             open_store(store).close()
-        compile_kernels("requests", "picks")
+        compile_kernels("inference")
     run_server(
         ServerSettings(
             folder=model,

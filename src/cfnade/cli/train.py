@@ -152,7 +152,7 @@ def _train(job: Job, out: Path, resume: bool, save_every: float, callbacks: list
     with lasting():
         if job["side"] == "auto" and job["device"] == "cpu":
             # While all else is imported and the ratings are read.
-            compile_ahead("ridge", "blocks", "picks")
+            compile_ahead("nade", "posterior", "inference")
         from cfnade.cli.one_process import train_interactions, train_ratings
         from cfnade.training.state import StateStore
 

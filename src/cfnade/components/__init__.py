@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         Kind,
         are_made,
         component_names,
-        kernel_task,
-        kernel_tasks,
+        kernel_groups,
         new_member,
         saved_member,
     )
@@ -36,8 +35,7 @@ __all__ = [
     "TorchComponent",
     "are_made",
     "component_names",
-    "kernel_task",
-    "kernel_tasks",
+    "kernel_groups",
     "new_member",
     "saved_member",
 ]

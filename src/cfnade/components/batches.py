@@ -142,7 +142,7 @@ class _RowDraws:
     ) -> None:
         rows = ratings.rows(axis)
         self.n_rows, self.settings, self._axis = len(rows), settings, axis
-        self._counts = None if part is None else part.rows.counts
+        self._counts = None if part is None else part.rows.sizes
         self.at_once = threads if part is None else 1
         self._expected: dict[int, tuple[Array, GroupedBatch]] = {}
         self._sampler = RowSampler(
@@ -155,7 +155,7 @@ class _RowDraws:
             small=settings.small_contexts,
             weights=target_weight,
             threads=threads,
-            whole=part and part.rows,
+            partial=part and part.rows,
             group=SINGLE_PROCESS if part is None else part.group,
         )
 

@@ -11,7 +11,14 @@ from cfnade.components.base import Array
 from cfnade.components.row_states import PIECE, StateRows
 from cfnade.data.csr import CsrRows
 from cfnade.kernels.column_groups import RowRatings
-from cfnade.kernels.posterior import Evidence, Posteriors, RaggedRows, leave_one_out, row_posteriors
+from cfnade.kernels.posterior import (
+    Evidence,
+    Posteriors,
+    RaggedRows,
+    leave_one_out,
+    row_sums,
+    solve_sums,
+)
 from cfnade.kernels.threads import run_parallel
 
 
@@ -21,7 +28,13 @@ def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Pos
     out = Posteriors(*(np.empty(shape, evidence.E.dtype) for shape in ((B, D, D), (B, D), (B,))))
     cuts = np.searchsorted(rows.offsets, rows.offsets[-1] * np.arange(1, threads) / threads)
     bounds = pairwise([0, *cuts.tolist(), B])
-    run_parallel(row_posteriors, [(*bound, rows, evidence, out) for bound in bounds])
+    sums = np.empty((B, evidence.products.shape[1] + D), evidence.E.dtype)
+
+    def solve_part(lo: int, hi: int) -> None:
+        row_sums(lo, hi, rows, evidence, sums)
+        solve_sums(lo, hi, sums, evidence, out)
+
+    run_parallel(solve_part, list(bounds))
     return out
 
 

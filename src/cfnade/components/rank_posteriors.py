@@ -36,7 +36,7 @@ def posteriors_of_ranks(rows: RaggedRows, evidence: Evidence, group: ProcessGrou
     B, D = len(rows.offsets) - 1, len(evidence.prior)
     kind = evidence.E.dtype
     sums: Any = np.empty((B, evidence.products.shape[1] + D), kind)
-    row_sums(rows, evidence, sums)
+    row_sums(0, B, rows, evidence, sums)
     group.reduce_scatter_rows(torch.from_numpy(sums))
     out = Posteriors(*(np.zeros(shape, kind) for shape in ((B, D, D), (B, D), (B,))))
     solve_sums(*group.row_range(B), sums, evidence, out)

@@ -77,18 +77,11 @@ def are_made(names: tuple[str, ...]) -> bool:
     return all(issubclass(KINDS[name].side, ClosedFormComponent) for name in names)
 
 
-def kernel_task(names: tuple[str, ...]) -> str:
-    """What training such a member needs compiled (kernels/warmup.py)."""
-    if len({KINDS[name].axis for name in names} - {None}) == 2:
-        return "blocks"
-    posteriors = (RidgeComponent, FactorComponent, SampledFactorComponent)
-    return "ridge" if any(KINDS[name].side in posteriors for name in names) else "rows"
-
-
-def kernel_tasks(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, and what its neighbourhoods need besides."""
-    near = any(KINDS[name].side is NeighborhoodComponent for name in names)
-    return (kernel_task(names), "near") if near else (kernel_task(names),)
+def kernel_groups(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the groups of kernels that training such a member needs (kernels/warmup.py)."""
+    posteriors = (RidgeComponent, FactorComponent, SampledFactorComponent, NeighborhoodComponent)
+    has_posteriors = any(KINDS[name].side in posteriors for name in names)
+    return ("nade", "posterior") if has_posteriors else ("nade",)
 
 
 def new_member(

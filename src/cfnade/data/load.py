@@ -29,7 +29,7 @@ from cfnade.data.remote import (
     resolve,
     url_scheme,
 )
-from cfnade.data.scale import Scale
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import (
     MOVIELENS_100K_SPLITS,
     Split,
@@ -89,6 +89,9 @@ class LoadOptions:
         return [name for name in _TEXT if getattr(self, name) not in (None, False)]
 
 
+_DEFAULTS = LoadOptions()
+
+
 def load(data: Any, *, item_features: Any = None, cache: bool = True, **options: Any) -> Dataset:
     """Read ratings or interactions.
 
@@ -129,9 +132,9 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
         if name not in LoadOptions.__dataclass_fields__:
             names = [*LoadOptions.__dataclass_fields__, "item_features", "cache"]
             raise DataError(describe_unknown("load option", name, names))
-    load_options = LoadOptions(**options)
+    load_options = LoadOptions(**options) if options else _DEFAULTS
     if isinstance(data, Dataset):
-        if load_options != LoadOptions():
+        if load_options != _DEFAULTS:
             raise DataError("these are Ratings already; give such arguments when loading the file")
         ratings = data
     elif isinstance(data, str) and "://" in data and url_scheme(data) in DATABASES:
@@ -165,7 +168,8 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
     """Load a path, a data set's name, or what a URL leads to."""
     published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, options.query)
-    options, companions = replace(options, query=None), companion_files(path)
+    options = options if options.query is None else replace(options, query=None)
+    companions = companion_files(path)
 
     def parse() -> tuple[Dataset, str]:
         table = read(path, options, companions)
@@ -173,7 +177,7 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
             table = _relabel(table, published, path)
         ratings = build(table, options)
         if published is not None:
-            published.check(ratings, path, len(table))
+            published.check(ratings, path, table.frame.height)
         return ratings, _describe(table, ratings, options)
 
     if (path.parent / INPUT_MARK).exists() and is_stored_input(path):
@@ -211,8 +215,8 @@ def companion_files(path: Path) -> list[Path]:
 def _describe(table: RawTable, ratings: Dataset, options: LoadOptions) -> str:
     """Return what was recognized, and how many identical rows were dropped."""
     identical = 0
-    if not table.implicit and options.min_rating is None and options.duplicates == "error":
-        identical = len(table) - len(ratings)
+    if ratings.scale != INTERACTIONS and options.duplicates == "error":
+        identical = table.frame.height - len(ratings)
     words = f"{identical:,} identical duplicate rows were dropped" if identical else ""
     return "; ".join(filter(None, [table.description, table.assumed, words]))
 

@@ -60,7 +60,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class RawTable:
-    """The result of a reader: canonical columns, no cell missing, nothing else checked.
+    """The result of a reader: canonical columns, no cell missing, numbers finite.
 
     The columns are user and item (integers or strings), rating, or weight or neither for
     interactions, and perhaps time (seconds since 1970). NumPy arrays enter without a copy.
@@ -69,12 +69,9 @@ class RawTable:
     frame: pl.DataFrame
     locate: Locate = "row {}".format
     """Says where a row stands in the source; rows count from 0."""
-    label: str = ""
-    """What messages call the source."""
-    description: str = ""
-    """What was recognized and skipped."""
-    assumed: str = ""
-    """What the reader assumed without being told."""
+    label: str = ""  # what messages call the source
+    description: str = ""  # what was recognized and skipped
+    assumed: str = ""  # what the reader assumed without being told
     scale: Scale | None = None  # if the source states it
     source: str = ""  # the name of a published data set
     item_table: pl.DataFrame | None = None  # item, title, genres
@@ -91,14 +88,17 @@ class RawTable:
         weights: Any = None,
         **attributes: Any,
     ) -> RawTable:
-        """Return the table of arrays or series of equal length."""
+        """Return the table of arrays or series of equal length; cells are checked."""
         columns = {"user": users, "item": items, "rating": ratings, "weight": weights}
         columns = {k: v for k, v in (columns | {"time": times}).items() if v is not None}
         lengths = {role: len(column) for role, column in columns.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{n:,} of {role}" for role, n in lengths.items())
             raise DataError(f"the columns have different lengths: {counts}")
-        return cls(pl.DataFrame([pl.Series(r, c) for r, c in columns.items()]), **attributes)
+        series = {role: pl.Series(role, column) for role, column in columns.items()}
+        locate = attributes.get("locate", cls.locate)
+        parsed = parse_or_raise(series, lambda row, _: locate(row), exact_times=True)
+        return cls(parsed.frame, **attributes)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -406,14 +406,14 @@ def _numeric_times(values: pl.Series) -> Parsed:
     """Return whole seconds of times that may be in milli-, micro- or nanoseconds."""
     array = values.to_numpy()
     bad, fault = ~np.isfinite(array), "is not a finite number"
-    high = float(array.max(initial=0))
-    bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
-    if not bad.any() and unit > 1:
-        bad = (array > 0) & (array <= bound)
-        fault = f"and time {high:.0f} cannot be in the same unit"
-    seconds = array // unit if unit > 1 else array
     if not bad.any():
+        high = float(array.max(initial=0))
+        bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
+        seconds = array // unit if unit > 1 else array
         bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
+        if unit > 1:
+            bad = (array > 0) & (array <= bound)
+            fault = f"and time {high:.0f} cannot be in the same unit"
     if bad.any():
         return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _NO_TIME))
     return Parsed(pl.Series(seconds.astype(np.int64)))

@@ -27,7 +27,7 @@ from cfnade.data.dataset import Axis
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
-from cfnade.data.validate import Duplicates, check_finite, keep_positive
+from cfnade.data.validate import Duplicates, keep_positive
 from cfnade.distributed.input_files import check_file, iter_tables, list_files
 from cfnade.distributed.shards import AXES, MANIFEST, PARTS, SPLITS, ShardedRatings, manifest_of
 from cfnade.distributed.sql import SqlEngine, open_sql
@@ -251,7 +251,6 @@ def _check_block(table: RawTable, how: ShardOptions, scale: Scale | None) -> Raw
     """Return the rows that count; None if there are none."""
     if not table.implicit:
         values = table.frame["rating"].to_numpy()
-        check_finite(values, "rating", table.locate)
         if scale is not None:
             _, fits = scale.levels_of(values)
             if not fits.all():

@@ -16,8 +16,7 @@ import torch
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.kernels.row_splits import WholeRows
-from cfnade.kernels.sampling import BlockPart
+from cfnade.kernels.sampling import BlockPart, PartialRows
 from cfnade.models.initialization import OwnedColumns
 
 Owner = Callable[[Array], Array]
@@ -34,7 +33,7 @@ class ColumnPartition(NamedTuple):
     columns: IndexArray  # (C,) in the whole, rising
     whole: int  # M
     totals: IntArray  # (K,) training ratings of all columns at each level
-    rows: WholeRows
+    rows: PartialRows
     owner: Owner
     """The rank that has each user, or item."""
 

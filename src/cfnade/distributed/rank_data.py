@@ -17,7 +17,7 @@ from cfnade.data.scale import LevelArray
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.shards import ShardedRatings, owner_of
-from cfnade.kernels.row_splits import WholeRows
+from cfnade.kernels.sampling import PartialRows
 
 
 class RankRatings(Dataset):
@@ -93,7 +93,7 @@ def load_rank_data(group: ProcessGroup, shards: ShardedRatings, axis: Axis) -> R
     grouped, counts = {axis: rows}, {axis: row_counts}
     ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, whole=counts)
     totals = group.all_reduce(np.bincount(rows.levels, minlength=K).astype(np.int64))
-    whole = WholeRows(own.position_in_row, row_counts)
+    whole = PartialRows(own.position_in_row, row_counts)
     n_columns = shards.count(other_axis(axis))
     part = ColumnPartition(
         group, own.columns, n_columns, totals, whole, partial(owner_of, group.size)

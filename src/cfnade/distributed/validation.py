@@ -94,7 +94,7 @@ class DistributedValidation:
     def _means_rmse(self) -> float:
         """What training/floor.py says, from sums over ranks."""
         owned, group = self._owned, self._group
-        ratings, rows = owned.ratings, owned.part.rows.counts
+        ratings, rows = owned.ratings, owned.part.rows.sizes
         widths = {owned.axis: len(rows), other_axis(owned.axis): owned.rows.n_columns}
         totals = owned.part.totals
         mean = float(totals @ self._stars / max(1, totals.sum()))
@@ -137,7 +137,7 @@ class _Questions:
             numbers = self._rows[first : first + ROWS]
             lo, hi = np.searchsorted(rows, (numbers[0], numbers[-1] + 1))
             ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
-            counts = owned.part.rows.counts[numbers].astype(np.int64)
+            counts = owned.part.rows.sizes[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
             cells = Cells(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
             asked = ratings, counts, cells, self._trained

@@ -130,7 +130,7 @@ def initial_network(
     """Return a network with its start values: biases are log frequencies of items."""
     M, H = rows.n_columns, settings.hidden
     columns, group = (M, SINGLE_PROCESS) if part is None else (part.whole, part.group)
-    active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.counts)))
+    active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.sizes)))
     mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
     network = ChoiceNetwork(ChoiceConfig(columns=M, levels=1, hidden=H, usual=mean_count))
     generator = torch.Generator().manual_seed(settings.seed)
@@ -174,9 +174,9 @@ def sample_batch(
     if part is None:
         numbers = rng.random(len(selected.columns))
     else:  # those of whole rows, of which these are some places
-        sizes = part.rows.counts[users].astype(np.int64)
+        sizes = part.rows.sizes[users].astype(np.int64)
         starts = np.cumsum(sizes) - sizes
-        places = starts[selected.rows] + part.rows.places[rows.entries(users)]
+        places = starts[selected.rows] + part.rows.positions[rows.entries(users)]
         numbers = rng.random(int(sizes.sum()))[places]
     known = numbers < rates[selected.rows]
     targets = selected.rows[~known].astype(np.int64)
@@ -366,7 +366,7 @@ class SetNadeTrainer:
         for tensor in self.network.parameters():
             tensor.grad = torch.zeros_like(tensor)
         self._candidates = CandidateSampler(rows, settings, part)
-        counts = rows.counts if part is None else part.rows.counts
+        counts = rows.counts if part is None else part.rows.sizes
         self._users = np.flatnonzero(counts > 1)  # one interaction leaves no context
         self._adam = self._optimizer()
         self._best: dict[str, Tensor] = {}

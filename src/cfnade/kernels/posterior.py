@@ -155,24 +155,6 @@ def unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
 
 
 @fastmath_kernel
-def row_posteriors(lo: int, hi: int, rows: Any, evidence: Any, out: Any) -> None:
-    """Posteriors of rows lo..hi."""
-    _, products, E, prior, importance = evidence
-    offsets, columns, levels = rows
-    D = len(prior)
-    inverse, total = np.zeros((D, D), E.dtype), np.zeros(products.shape[1], E.dtype)
-    for row in range(lo, hi):
-        first, end = offsets[row], offsets[row + 1]
-        factor, mean = out.factors[row], out.means[row]
-        add_products(first, end, columns, products, total)
-        fill_precision(prior, total, factor)
-        cholesky(factor)
-        add_evidence(first, end, columns, levels, E, mean)
-        solve(factor, mean)
-        out.unknown[row] = unknown_share(factor, importance, inverse)
-
-
-@fastmath_kernel
 def leave_one_out(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any) -> None:
     """Mean and ω of cells' rows without the cell: row number, column and level of each.
 
@@ -265,12 +247,12 @@ def state_gradients(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) ->
 
 
 @fastmath_kernel
-def row_sums(rows: Any, evidence: Any, sums: Any) -> None:
-    """sums (B, L + D) of what the own ratings of each row tell."""
+def row_sums(lo: int, hi: int, rows: Any, evidence: Any, sums: Any) -> None:
+    """sums (B, L + D) of what the ratings of rows lo..hi tell."""
     _, products, E, _, _ = evidence
     offsets, columns, levels = rows
     L = products.shape[1]
-    for row in range(len(sums)):
+    for row in range(lo, hi):
         first, end = offsets[row], offsets[row + 1]
         add_products(first, end, columns, products, sums[row, :L])
         add_evidence(first, end, columns, levels, E, sums[row, L:])

@@ -1,18 +1,21 @@
 """Sample batches: part of each row is context, the rest target, both grouped by column.
 
+Every row has its own stream of random numbers, a function of (seed, step, row) alone, and a rating
+takes the number of its position in the row. So a batch is the same for any number of threads, and
+for any number of processes that hold some columns of each row.
+
 A block is some users × some items, for a model that reads both sides. Ratings inside the block are
 targets. Those users' and those items' ratings outside it are context, thinned by one keep rate per
 side and step. So no target is in any context, on either side, and all targets share the contexts of
 their row and of their column.
+
+One thread makes a batch: two took 867-1018 µs for one's 1003-1022 (experiments/LOG.md). Threads
+sample several batches, or both sides of a block, at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,36 +30,278 @@ from cfnade.kernels.column_groups import (
     counting_sort,
     require_inside,
 )
-from cfnade.kernels.jit import inlined, kernel
-from cfnade.kernels.row_splits import (
-    CONTEXT,
-    DROPPED,
-    ROLES,
-    TARGET,
-    BatchRows,
-    GroupedPlaces,
-    MarkedRatings,
-    WholeRows,
-    mark_freely,
-    mark_freely_at,
-    no_tallies,
-    row_pointers,
-    scatter,
-    split_rows,
-    split_rows_part,
-    stream_of,
-)
+from cfnade.kernels.jit import inlined, internal, kernel
 from cfnade.kernels.simd import data_pointer, offset
-from cfnade.kernels.threads import Barrier, run_parallel, thread_count
+from cfnade.kernels.threads import run_parallel, thread_count
+
+TARGET, CONTEXT, DROPPED = range(3)
+"""Roles of a rating in a batch."""
+
+_ROLES = 3
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@dataclass(frozen=True)
-class GroupedBatch:
+class PartialRows(NamedTuple):
+    """What a process that holds some columns of each row knows of the whole rows."""
+
+    positions: Array  # (n,) int32: position of each own rating in its whole row, rising in a row
+    sizes: Array  # (N,) int32: ratings of each whole row
+
+
+class SourceRows(NamedTuple):
+    """Ratings row by row; positions and sizes are empty unless only some columns are here."""
+
+    offsets: Array  # (N+1,) int64
+    columns: Array  # (n,) int32
+    levels: Array  # (n,) uint8
+    positions: Array  # (n,) int32
+    sizes: Array  # (N,) int32
+
+
+class BatchRows(NamedTuple):
+    """The rows of a batch, and where the ratings of each begin in it."""
+
+    numbers: Array  # (B,) int64
+    starts: Array  # (B+1,) int64
+
+
+class Roles(NamedTuple):
+    """Roles of the ratings of a batch, row by row."""
+
+    roles: Array  # (n,) uint8
+    context_sizes: Array  # (B,) int64
+    tally: Array  # (3 · M,) int32: ratings of each role and column
+
+
+class GroupedRatings(NamedTuple):
+    """Ratings written by column: contexts, then targets."""
+
+    starts: Array  # (2 · (M+1),) int64: targets, contexts; each begins with 0
+    present: Array  # (2 · M,) int32: columns with at least one rating
+    counts: Array  # (2,) int64: how many columns these are
+    rows: Array  # (n,) int32
+    levels: Array  # (n,) uint8
+    weights: Array  # (n,) float32
+
+
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+@inlined
+def _source_pointers(source: Any) -> Any:
+    return SourceRows(
+        data_pointer(source.offsets),
+        data_pointer(source.columns),
+        data_pointer(source.levels),
+        data_pointer(source.positions),
+        data_pointer(source.sizes),
+    )
+
+
+@internal
+def _mix(z: Any) -> Any:
+    """Scramble 64 bits (the finalizer of splitmix64)."""
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+@inlined
+def _stream(seed: Any, step: Any, row: Any) -> Any:
+    """Start of a row's random numbers; the j-th is _mix(stream + j·GAMMA)."""
+    return _mix(_mix(_mix(np.uint64(seed) + _GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + _GAMMA))
+
+
+@inlined
+def _random_bits(stream: Any, position: Any) -> Any:
+    """32 random bits of the rating at a position of its row."""
+    return _mix(stream + np.uint64(position + 2) * _GAMMA) >> np.uint64(32)
+
+
+@inlined
+def _unit(bits: Any) -> float:
+    """A float in [0, 1)."""
+    return float(bits >> np.uint64(11)) * 2.0**-53
+
+
+@inlined
+def _context_size(draw: float, count: int, low: float, small: float) -> int:
+    if low < 0.0:
+        return int(draw * count)
+    return max(0, int(float(count) ** (draw / small)) - 1)
+
+
+@inlined
+def _keep_rate(draw: float, low: float, high: float, small: float) -> float:
+    draw = (draw - small) / (1.0 - small)
+    return low + (high - low) * draw
+
+
+@internal
+def _choose_exactly(
+    stream: Any, count: int, size: int, positions: Any, partial: bool, own: int, roles: Any
+) -> int:
+    """Select `size` of a row's `count` ratings, every choice equally likely (selection sampling).
+
+    Returns how many of the own ones these are.
+    """
+    needed, j, taken = np.uint64(size), 0, 0
+    for i in range(own):
+        end = positions[i] + 1 if partial else i + 1
+        take = np.uint64(0)
+        while j < end:
+            draw = (_random_bits(stream, j) * np.uint64(count - j)) >> np.uint64(32)
+            take = np.uint64(draw < needed)
+            needed -= take
+            j += 1
+        roles[i] = np.uint8(take)
+        taken += int(take)
+    return taken
+
+
+@internal
+def _choose_freely(
+    stream: Any, rate: float, positions: Any, partial: bool, own: int, roles: Any
+) -> int:
+    """Make each rating context with probability `rate`. Returns how many are."""
+    limit, taken = np.uint64(rate * 2.0**32), 0
+    for i in range(own):
+        take = _random_bits(stream, positions[i] if partial else i) < limit
+        roles[i] = np.uint8(take)
+        taken += int(take)
+    return taken
+
+
+@kernel
+def split_rows(
+    source: Any, rows: Any, seed: int, step: int, low: float, high: float, small: float, split: Any
+) -> None:
+    """Roles of the ratings of rows (1 context, 0 target), and a tally by column.
+
+    Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
+    """
+    n_rows, n_columns = len(rows.numbers), len(split.tally) // _ROLES
+    partial, tally = len(source.sizes) > 0, data_pointer(split.tally)
+    source, all_roles = _source_pointers(source), data_pointer(split.roles)
+    for b in range(n_rows):
+        row, begin = rows.numbers[b], source.offsets[rows.numbers[b]]
+        own = source.offsets[row + 1] - begin
+        count = np.int64(source.sizes[row]) if partial else own
+        positions, roles = offset(source.positions, begin), offset(all_roles, rows.starts[b])
+        stream = _stream(seed, step, row)
+        draw = _unit(_mix(stream + _GAMMA))
+        if low < 0.0 or draw < small:
+            size = _context_size(draw, count, low, small)
+            taken = _choose_exactly(stream, count, size, positions, partial, own, roles)
+        else:
+            rate = _keep_rate(draw, low, high, small)
+            taken = _choose_freely(stream, rate, positions, partial, own, roles)
+        split.context_sizes[b] = taken
+        for i in range(own):
+            tally[np.int64(roles[i]) * n_columns + source.columns[begin + i]] += 1
+
+
+@kernel
+def split_block(
+    source: Any, rows: Any, seed: int, step: int, rate: float, inside: Any, split: Any
+) -> None:
+    """Roles of the ratings of a block's rows, and a tally by column: targets inside the block.
+
+    Traffic: as `split_rows`; `inside` (M,) stays in cache.
+    """
+    n_rows, n_columns = len(rows.numbers), len(split.tally) // _ROLES
+    partial, tally = len(source.sizes) > 0, data_pointer(split.tally)
+    source, all_roles = _source_pointers(source), data_pointer(split.roles)
+    in_block = data_pointer(inside)
+    for b in range(n_rows):
+        row, begin = rows.numbers[b], source.offsets[rows.numbers[b]]
+        own = source.offsets[row + 1] - begin
+        positions, roles = offset(source.positions, begin), offset(all_roles, rows.starts[b])
+        _choose_freely(_stream(seed, step, row), rate, positions, partial, own, roles)
+        n_context = 0
+        for i in range(own):
+            column, role = source.columns[begin + i], CONTEXT
+            if in_block[column]:
+                role = TARGET
+            elif roles[i] == 0:
+                role = DROPPED
+            roles[i] = role
+            n_context += int(role == CONTEXT)
+            tally[role * n_columns + column] += 1
+        split.context_sizes[b] = n_context
+
+
+@internal
+def _column_starts(role: int, first: int, n_columns: int, tally: Any, out: Any) -> int:
+    """Note where columns begin; the tally of a role becomes the places to write to, from `first`.
+
+    Returns the number of ratings with that role.
+    """
+    cursors = offset(tally, role * n_columns)
+    starts = offset(data_pointer(out.starts), role * (n_columns + 1))
+    present, place, n = offset(data_pointer(out.present), role * n_columns), 0, 0
+    for c in range(n_columns):
+        begin = place
+        place += cursors[c]
+        cursors[c] = first + begin
+        starts[c] = begin
+        present[n] = c
+        n += place > begin
+    starts[n_columns] = place
+    out.counts[role] = n
+    return place
+
+
+@kernel
+def write_columns(
+    source: Any, rows: Any, split: Any, sizes: Any, row_weights: bool, out: Any
+) -> None:
+    """Write the ratings of rows to their columns.
+
+    A target counts the ratings of its row (`sizes`) over those that are targets, or 1.
+    Traffic: 6 bytes read, 9 written a rating.
+    """
+    n_rows, n_columns, next_place = (
+        len(rows.numbers),
+        len(out.present) // 2,
+        data_pointer(split.tally),
+    )
+    middle = _column_starts(np.int64(CONTEXT), np.int64(0), n_columns, next_place, out)
+    _column_starts(np.int64(TARGET), middle, n_columns, next_place, out)
+    source, roles = _source_pointers(source), data_pointer(split.roles)
+    out_rows, levels, weights = (
+        data_pointer(out.rows),
+        data_pointer(out.levels),
+        data_pointer(out.weights),
+    )
+    for b in range(n_rows):
+        row, place = rows.numbers[b], rows.starts[b]
+        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
+        n_targets = max(1, sizes[b] - split.context_sizes[b])
+        weight = np.float32(sizes[b] / n_targets if row_weights else 1.0)
+        for j in range(count):
+            role = np.int64(roles[place + j])
+            if role == DROPPED:
+                continue
+            cell = role * n_columns + source.columns[begin + j]
+            p = next_place[cell]
+            next_place[cell] = p + 1
+            out_rows[p] = b
+            levels[p] = source.levels[begin + j]
+            weights[p] = weight
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+class GroupedBatch(NamedTuple):
     """Some rows, each split into context and targets, grouped by column."""
 
     context: ColumnGroups
     targets: ColumnGroups
-    context_sizes: Array  # (B,) int64: ratings in each row's context, those of other ranks too
+    context_sizes: Array  # (B,) int64: ratings in each row's context, over all processes
 
     @property
     def size(self) -> int:
@@ -70,26 +315,27 @@ class GroupedBatch:
         return Cells(rows, columns, levels, NO_WEIGHTS)
 
     def target_cells(self) -> Cells:
-        """The targets by column, rows as drawn; those of a block in the block's one order."""
+        """The targets by column, rows as sampled; those of a block in the block's one order."""
         return self.targets.cells()
 
 
-class Drawn(NamedTuple):
-    """A batch being made, by column: contexts before targets."""
-
-    rows: Array  # (n,) int32
-    levels: Array  # (n,) uint8
-    weights: Array  # (n,) float32
-
-
 class RowSampler:
-    """Draws batches from ragged rows: offsets (N+1) int64, columns (n) int32, levels (n) uint8.
+    """Sample batches of rows.
 
-    rate None: a row of D ratings has 0..D-1 of them, evenly, as context (the paper's split point).
-    rate (low, high): each row draws a rate from that range, and each rating is context with it.
-    small: the share of rows that draw a size in 0..D-1 instead, its logarithm evenly.
-    weights "paper": a target counts D over the targets of its row (Eq. 19); "unit": 1.
-    whole: of which rows these are the ratings in some columns; the group has the others.
+    Args:
+        offsets: Where each row begins, (N+1,) int64.
+        columns: Column of each rating, (n,) int32.
+        levels: Level of each rating, (n,) uint8.
+        n_columns: Number of columns (M).
+        n_levels: Number of levels (K).
+        rate: None: a row of D ratings has 0..D-1 of them, uniformly, as context (the paper's split
+            point). (low, high): each row draws a rate from that range, and each rating is context
+            with this probability.
+        small: Share of rows that draw a context size in 0..D-1 instead, uniformly in its logarithm.
+        weights: "paper": a target counts D over the targets of its row (Eq. 19); "unit": 1.
+        threads: Threads of `sample_many`; None is torch's number.
+        partial: What is known of the whole rows, if these are the ratings in some columns.
+        group: The processes that hold the other columns.
     """
 
     def __init__(
@@ -104,141 +350,92 @@ class RowSampler:
         small: float = 0.0,
         weights: str = "paper",
         threads: int | None = None,
-        whole: WholeRows | None = None,
+        partial: PartialRows | None = None,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
         require_inside("levels", levels, n_levels, "levels")
-        self._data = readonly(offsets), readonly(columns), readonly(levels)
-        self._how = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
-        self._paper = weights == "paper"
-        self._threads = thread_count(threads)
-        self._n_columns, self._tallies = n_columns, no_tallies(self._threads, n_columns)
-        self.whole, self._group = whole and WholeRows(*map(readonly, whole)), group
+        rest = partial or (np.empty(0, np.int32), np.empty(0, np.int32))
+        self._source = SourceRows(*map(readonly, (offsets, columns, levels, *rest)))
+        self._rates = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
+        self._row_weights = weights == "paper"
+        self._threads, self._n_columns = thread_count(threads), n_columns
+        self._is_partial, self._group = partial is not None, group
 
     def sample(self, rows: Array, *, seed: int, step: int) -> GroupedBatch:
-        """Split the given rows at random, anew for every seed and step."""
-        if self.whole is None:
-            return self.split(rows, split_rows, (seed, step, *self._how))
-        return self.split(rows, split_rows_part, (self.whole, seed, step, *self._how))
+        """Split these rows on this thread; depends on (seed, step, row, position) only."""
+        return self.split(rows, split_rows, (seed, step, *self._rates))
 
     def sample_many(self, batches: Sequence[Array], *, seed: int, step: int) -> list[GroupedBatch]:
-        """`sample` of some batches, whose steps follow each other, each on a thread of its own.
+        """Sample consecutive steps, one batch per thread at a time."""
+        threads = 1 if self._is_partial else min(self._threads, len(batches))
 
-        Two threads that made one batch together were hardly faster than one alone.
-        """
-        alone = self._alone[: len(batches)]
-        if len(alone) < 2 or self.whole is not None:
-            return [self.sample(rows, seed=seed, step=step + n) for n, rows in enumerate(batches)]
+        def sample_some(first: int) -> list[GroupedBatch]:
+            numbers = range(first, len(batches), threads)
+            return [self.sample(batches[n], seed=seed, step=step + n) for n in numbers]
 
-        def one(n: int) -> list[GroupedBatch]:
-            numbers = range(n, len(batches), len(alone))
-            return [alone[n].sample(batches[i], seed=seed, step=step + i) for i in numbers]
-
-        drawn = run_parallel(one, [(n,) for n in range(len(alone))])
-        return [drawn[i % len(alone)][i // len(alone)] for i in range(len(batches))]
-
-    @cached_property
-    def _alone(self) -> list[RowSampler]:
-        """For each thread one that works on it alone, on the same data."""
-        return [self._with_threads(1) for _ in range(self._threads)]
-
-    def _with_threads(self, threads: int) -> RowSampler:
-        one = copy(self)
-        one._threads = threads
-        one._tallies = no_tallies(threads, self._n_columns)
-        return one
+        if threads < 2:
+            return sample_some(0) if batches else []
+        sampled = run_parallel(sample_some, [(first,) for first in range(threads)])
+        return [sampled[n % threads][n // threads] for n in range(len(batches))]
 
     def split(
-        self, rows: Array, marking: Callable[..., None], how: tuple[Any, ...]
+        self, rows: Array, kernel: Callable[..., None], arguments: tuple[Any, ...]
     ) -> GroupedBatch:
-        """Split the rows by the roles that marking(lo, hi, source, *how, marks, tally) gives."""
-        offsets, columns, levels = self._data
-        rows = np.array(rows, np.int64)
-        require_inside("rows", rows, len(offsets) - 1, "rows")
-        sizes = offsets[rows + 1] - offsets[rows]
-        places = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(sizes, out=places[1:])
-        source, cuts = BatchRows(offsets, columns, rows, places), self._cuts(places)
-        n = int(places[-1])
-        marks = MarkedRatings(np.empty(n, np.uint8), np.empty(len(rows), np.int64))
-        drawn = Drawn(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.float32))
-        groups = self._groups()
-        if self.whole is not None:
-            sizes = self.whole.counts[rows].astype(np.int64)
-        scattered = (source, levels, marks, sizes, self._paper, drawn, self._tallies, groups)
-        self._each(cuts, (marking, (source, *how, marks)), scattered, marks.counts)
-        return GroupedBatch(*_parts(drawn, groups, len(rows)), marks.counts)
-
-    def _each(
-        self, cuts: list[tuple[int, int]], marked: Any, scattered: tuple[Any, ...], counts: Array
-    ) -> None:
-        """Each thread marks its rows, and writes its columns once all are marked. Ranks tell each
-        other in between how many of each row are context."""
-        gates, (marking, how) = Barrier(self._threads), marked
-
-        def mark_rows(thread: int, cut: tuple[int, int]) -> None:
-            marking(*cut, *how, self._tally(thread))
-
-        def write_columns(thread: int) -> None:
-            scatter(gates.point(thread, 1), *scattered)
-
-        def both(thread: int, cut: tuple[int, int]) -> None:
-            with gates.release_on_error(thread):
-                mark_rows(thread, cut)
-                write_columns(thread)
-
-        parts = list(enumerate(cuts))
-        try:
-            if self.whole is None:
-                run_parallel(both, parts)
-            else:
-                run_parallel(mark_rows, parts)
-                self._group.all_reduce(counts)
-                run_parallel(write_columns, [(thread,) for thread in range(self._threads)])
-        except BaseException:
-            self._tallies.counts[:] = 0  # as a batch leaves them that was drawn to its end
-            raise
-
-    def _tally(self, thread: int) -> Array:
-        return np.asarray(self._tallies.counts.reshape(self._threads, ROLES, -1)[thread])
-
-    def _cuts(self, places: Array) -> list[tuple[int, int]]:
-        """Ranges of rows with about as many ratings each."""
-        goals = places[-1] * np.arange(1, self._threads) // self._threads
-        return list(pairwise([0, *np.searchsorted(places, goals).tolist(), len(places) - 1]))
-
-    def _groups(self) -> GroupedPlaces:
-        """Room for contexts and targets."""
-        M = self._n_columns
-        starts, present = np.empty(2 * (M + 1), np.int64), np.empty(2 * M, np.int32)
-        return GroupedPlaces(starts, present, np.empty(2, np.int64))
-
-
-def _parts(drawn: Drawn, groups: GroupedPlaces, size: int) -> tuple[ColumnGroups, ColumnGroups]:
-    """Contexts and targets of the batch's `size` rows; contexts lie first."""
-    starts, present = groups.starts.reshape(2, -1), groups.present.reshape(2, -1)
-    middle = int(starts[CONTEXT, -1])
-    where = {CONTEXT: slice(middle), TARGET: slice(middle, middle + int(starts[TARGET, -1]))}
-    context, targets = (
-        ColumnGroups(
-            size,
-            starts[role],
-            drawn.rows[where[role]],
-            drawn.levels[where[role]],
-            present[role, : groups.found[role]],
-            drawn.weights[where[role]],
+        """Split rows by the roles that kernel(source, rows, *arguments, split) assigns."""
+        source, M = self._source, self._n_columns
+        numbers = np.array(rows, np.int64)
+        require_inside("rows", numbers, len(source.offsets) - 1, "rows")
+        sizes = source.offsets[numbers + 1] - source.offsets[numbers]
+        batch = BatchRows(numbers, np.concatenate([[0], np.cumsum(sizes)]))
+        n = int(batch.starts[-1])
+        split = Roles(
+            np.empty(n, np.uint8), np.empty(len(rows), np.int64), np.zeros(_ROLES * M, np.int32)
         )
-        for role in (CONTEXT, TARGET)
+        kernel(source, batch, *arguments, split)
+        if self._is_partial:
+            sizes = source.sizes[numbers].astype(np.int64)
+            self._group.all_reduce(split.context_sizes)
+        out = GroupedRatings(
+            np.empty(2 * (M + 1), np.int64),
+            np.empty(2 * M, np.int32),
+            np.empty(2, np.int64),
+            np.empty(n, np.int32),
+            np.empty(n, np.uint8),
+            np.empty(n, np.float32),
+        )
+        write_columns(source, batch, split, sizes, self._row_weights, out)
+        return GroupedBatch(*_groups(out, len(rows)), split.context_sizes)
+
+
+def _groups(out: GroupedRatings, n_rows: int) -> tuple[ColumnGroups, ColumnGroups]:
+    """Contexts and targets of the batch's rows."""
+    starts, present = out.starts.reshape(2, -1), out.present.reshape(2, -1)
+    middle = int(starts[CONTEXT, -1])
+    context, targets = slice(middle), slice(middle, middle + int(starts[TARGET, -1]))
+    context_columns, target_columns = (
+        present[role, : out.counts[role]] for role in (CONTEXT, TARGET)
     )
-    return context, targets
+    return (
+        ColumnGroups(
+            n_rows, starts[CONTEXT], out.rows[context], out.levels[context], context_columns
+        ),
+        ColumnGroups(
+            n_rows,
+            starts[TARGET],
+            out.rows[targets],
+            out.levels[targets],
+            target_columns,
+            out.weights[targets],
+        ),
+    )
 
 
 def _check(
     offsets: Array, columns: Array, levels: Array, rate: tuple[float, float] | None, weights: str
 ) -> None:
-    """Refuse what the kernels would read wrongly, before they run."""
+    """Refuse what the kernels would read wrongly."""
     kinds = {
         "offsets": (offsets, np.int64),
         "columns": (columns, np.int32),
@@ -262,8 +459,10 @@ def _check(
         raise ModelError(f"weights (={weights!r}) must be 'paper' or 'unit'")
 
 
-@dataclass(frozen=True)
-class BlockBatch:
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+class BlockBatch(NamedTuple):
     """The same targets from both sides: grouped by item for the user side, by user for the other.
 
     A side's rows are the block's users (items), its columns all items (users). Targets have one
@@ -280,98 +479,19 @@ class BlockBatch:
         return len(self.user.targets.rows)
 
 
-@inlined
-def _assign_block_roles(
-    place: int, begin: int, count: int, columns: Any, within: Any, roles: Any, sums: Any, n: int
-) -> int:
-    """Inside the block ratings are targets, outside what was marked. Returns the context's size."""
-    n_context = 0
-    for j in range(count):
-        column, role = columns[begin + j], CONTEXT
-        if within[column]:
-            role = TARGET
-        elif roles[place + j] == 0:
-            role = DROPPED
-        roles[place + j] = role
-        n_context += int(role == CONTEXT)
-        sums[role * n + column] += 1
-    return n_context
-
-
-@kernel
-def _split_block(
-    lo: int,
-    hi: int,
-    source: Any,
-    seed: int,
-    step: int,
-    rate: float,
-    inside: Any,
-    marks: Any,
-    tally: Any,
-) -> None:
-    """Roles of the ratings of block rows lo..hi, and a tally by column.
-
-    Traffic: the rows' columns once, a byte a rating written; tally and `inside` stay in cache.
-    """
-    n_columns, sums, within = tally.shape[1], data_pointer(tally), data_pointer(inside)
-    source, roles, counts = (
-        row_pointers(source),
-        data_pointer(marks.roles),
-        data_pointer(marks.counts),
-    )
-    for b in range(lo, hi):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        mark_freely(stream_of(seed, step, row), count, rate, roles, place)
-        counts[b] = _assign_block_roles(
-            place, begin, count, source.columns, within, roles, sums, n_columns
-        )
-
-
-@kernel
-def _split_block_part(
-    lo: int,
-    hi: int,
-    source: Any,
-    whole: Any,
-    seed: int,
-    step: int,
-    rate: float,
-    inside: Any,
-    marks: Any,
-    tally: Any,
-) -> None:
-    """`_mark_block` for ratings in some columns of rows."""
-    n_columns, sums, within = tally.shape[1], data_pointer(tally), data_pointer(inside)
-    source, roles, counts = (
-        row_pointers(source),
-        data_pointer(marks.roles),
-        data_pointer(marks.counts),
-    )
-    for b in range(lo, hi):
-        row, place = source.rows[b], source.places[b]
-        begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]
-        places = offset(data_pointer(whole.places), begin)
-        mark_freely_at(stream_of(seed, step, row), places, count, rate, roles, place)
-        counts[b] = _assign_block_roles(
-            place, begin, count, source.columns, within, roles, sums, n_columns
-        )
-
-
 class BlockPart(NamedTuple):
-    """What a rank has of the rows of one side: some columns, by their numbers in the whole."""
+    """The columns of one side that this process holds."""
 
-    columns: Array  # (C,)
-    rows: WholeRows
+    columns: Array  # (C,) their numbers among all
+    rows: PartialRows
 
 
 class BlockSampler:
-    """Draws blocks of `columns` items from ratings given by user and by item.
+    """Sample blocks of `columns` items from ratings given by user and by item.
 
-    Both are what `Sampler` takes: (offsets, columns, levels). A keep rate is drawn from `rate` for
-    each side and step. parts say which columns of each side these are, if a group shares them;
-    the targets of a block's sides are then each rank's own.
+    Both are what `RowSampler` takes: (offsets, columns, levels). A keep rate is drawn from `rate`
+    for each side and step. parts say which columns of each side these are, if a group of processes
+    shares them; the targets of a block's sides are then each process's own.
     """
 
     def __init__(
@@ -389,16 +509,20 @@ class BlockSampler:
         n_users, n_items = len(by_user[0]) - 1, len(by_item[0]) - 1
         if not 1 <= columns <= n_items:
             raise ModelError(f"columns (={columns}) of a block must lie in 1..{n_items}, the items")
-        how: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
-        widths, whole = (n_items, n_users), (None, None)
+        options: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
+        options |= {"threads": threads, "group": group}
+        widths, partial = (
+            [n_items, n_users],
+            [None, None] if parts is None else [p.rows for p in parts],
+        )
         if parts is not None:
-            widths = tuple(max(1, len(part.columns)) for part in parts)  # type: ignore[assignment]
-            whole = tuple(part.rows for part in parts)  # type: ignore[assignment]
-        how |= {"threads": threads, "group": group}
-        self._user = RowSampler(*by_user, n_columns=widths[0], whole=whole[0], **how)
-        self._item = RowSampler(*by_item, n_columns=widths[1], whole=whole[1], **how)
+            widths = [max(1, len(part.columns)) for part in parts]
+        self._samplers = [
+            RowSampler(*rows, n_columns=width, partial=positions, **options)
+            for rows, width, positions in zip((by_user, by_item), widths, partial, strict=True)
+        ]
         self._sizes, self._columns, self._rate = (n_users, n_items), columns, rate
-        self._parts = parts
+        self._parts, self._threads = parts, thread_count(threads)
 
     def sample(self, users: Array, *, seed: int, step: int) -> BlockBatch:
         """The block of these users, each given once, and of items drawn for the seed and step."""
@@ -408,49 +532,42 @@ class BlockSampler:
         rng = np.random.default_rng((seed, step))
         items = np.sort(rng.choice(n_items, self._columns, replace=False))
         keep = rng.uniform(*self._rate, 2).tolist()
-        # Two streams of random numbers a step, one for each side.
         inside = _membership(n_items, items), _membership(n_users, users)
-        if self._parts is not None:
-            user, item = self._split_parts(users, items, (seed, 2 * step), keep, inside)
-            return BlockBatch(users, items, user, item)
-        user = self._user.split(users, _split_block, (seed, 2 * step, keep[0], inside[0]))
-        item = self._item.split(items, _split_block, (seed, 2 * step + 1, keep[1], inside[1]))
-        by_item, by_user = user.targets, item.targets
-        # Items rise in both groupings, so the targets of a user come in the same order.
-        _, order = counting_sort(users[by_item.rows], n_users)
-        return BlockBatch(
-            users,
-            items,
-            GroupedBatch(
-                user.context, by_item._replace(order=np.arange(len(order))), user.context_sizes
-            ),
-            GroupedBatch(item.context, by_user._replace(order=order), item.context_sizes),
-        )
 
-    def _split_parts(
-        self,
-        users: Array,
-        items: Array,
-        stream: tuple[int, int],
-        keep: list[float],
-        inside: tuple[Array, Array],
-    ) -> tuple[GroupedBatch, GroupedBatch]:
-        """The same of a rank's own columns; each side's targets are in its own order."""
-        halves = []
-        for number, (sampler, rows) in enumerate(((self._user, users), (self._item, items))):
-            part = self._parts[number]  # type: ignore[index]
-            own = np.zeros(max(1, len(part.columns)), np.uint8)
-            own[: len(part.columns)] = inside[number][part.columns]
-            seed, step = stream
-            how = (sampler.whole, seed, step + number, keep[number], own)
-            batch = sampler.split(rows, _split_block_part, how)
-            order = np.arange(len(batch.targets.rows))
-            halves.append(replace(batch, targets=batch.targets._replace(order=order)))
-        return halves[0], halves[1]
+        def split(side: int) -> GroupedBatch:  # one stream of random numbers a step and side
+            mask = self._own_columns(side, inside[side])
+            arguments = (seed, 2 * step + side, keep[side], mask)
+            return self._samplers[side].split((users, items)[side], split_block, arguments)
+
+        if self._parts is not None:
+            user, item = (_in_own_order(split(side)) for side in range(2))
+            return BlockBatch(users, items, user, item)
+        sides: list[tuple[int, ...]] = [(0,), (1,)]
+        user, item = (
+            run_parallel(split, sides) if self._threads > 1 else [split(*side) for side in sides]
+        )
+        # Items rise in both groupings, so the targets of a user come in the same order.
+        _, order = counting_sort(users[user.targets.rows], n_users)
+        targets = item.targets._replace(order=order)
+        return BlockBatch(users, items, _in_own_order(user), item._replace(targets=targets))
+
+    def _own_columns(self, side: int, inside: Array) -> Array:
+        """Which of the columns that this process holds are in the block."""
+        if self._parts is None:
+            return inside
+        columns = self._parts[side].columns
+        own = np.zeros(max(1, len(columns)), np.uint8)
+        own[: len(columns)] = inside[columns]
+        return own
+
+
+def _in_own_order(batch: GroupedBatch) -> GroupedBatch:
+    order = np.arange(len(batch.targets.rows))
+    return batch._replace(targets=batch.targets._replace(order=order))
 
 
 def _membership(size: int, chosen: Array) -> Array:
-    """Which of `size` are chosen; a repeated one would be drawn twice."""
+    """Which of `size` are chosen, (size,) uint8; a repeated one would be sampled twice."""
     inside = np.zeros(size, np.uint8)
     inside[chosen] = 1
     if int(inside.sum()) != len(chosen):

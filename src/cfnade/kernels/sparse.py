@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cfnade.kernels.buffers import Array, readonly
+from cfnade.kernels.column_groups import counting_sort
 from cfnade.kernels.jit import fastmath_internal, internal, kernel
 from cfnade.kernels.simd import (
     LANES,
@@ -96,16 +97,6 @@ def _add_rows(
                 part = load_masked(table, columns[p] * width + first, count)
                 a = a + broadcast(table, weights[p]) * part
             store_masked(out, r * width + first, a, count)
-
-
-@kernel
-def _transpose(rows: Any, columns: Any, weights: Any, starts: Any, out: Any) -> None:
-    """Counting sort by column; starts (M+1,) hold where each column begins and are used up."""
-    of_rows, of_weights = out
-    for p in range(len(columns)):
-        place = starts[columns[p]]
-        of_rows[place], of_weights[place] = rows[p], weights[p]
-        starts[columns[p]] = place + 1
 
 
 @kernel
@@ -188,11 +179,8 @@ def transposed(
     rows: Array, columns: Array, weights: Array, n_columns: int
 ) -> tuple[Array, Array, Array]:
     """The same entries by column: offsets (M+1,), rows (n,), weights (n,)."""
-    offsets = np.zeros(n_columns + 1, np.int64)
-    np.cumsum(np.bincount(columns, minlength=n_columns), out=offsets[1:])
-    out = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
-    _transpose(*map(readonly, (rows, columns, weights)), offsets[:-1].copy(), out)
-    return offsets, *out
+    offsets, order = counting_sort(columns, n_columns)
+    return offsets, rows[order].astype(np.int32), weights[order].astype(np.float32)
 
 
 @internal

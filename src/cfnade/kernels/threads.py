@@ -13,16 +13,15 @@ step had seven; with the fused hidden layer, an epoch of Netflix went from 8.0-8
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from queue import SimpleQueue
-from threading import Lock, Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -33,15 +32,13 @@ from cfnade.kernels.buffers import Array
 from cfnade.kernels.jit import internal
 from cfnade.kernels.simd import data_pointer, intrinsic, signature
 
-Answers = SimpleQueue[tuple[Any, BaseException | None]]
-HandedOver = tuple[Callable[..., Any], Sequence[Any], Answers]
+T = TypeVar("T")
 
-_known: dict[tuple[int, int], Crew] = {}
-_making = Lock()
+# -- number of threads -----------------------------------------------------------------------------
 
 
 def thread_count(threads: int | None) -> int:
-    """The number asked for, or torch's."""
+    """Return the given number of threads, or torch's if it is None."""
     count = _default_count() if threads is None else threads
     if count < 1:
         raise ModelError(f"threads (={threads}) must be at least 1, or None for torch's number")
@@ -49,7 +46,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def _default_count() -> int:
-    """Torch's number; while nobody has imported it, what it would begin with."""
+    """Torch's number; before torch is imported, the number that it would start with."""
     if _is_torch_loaded():
         import torch
 
@@ -58,22 +55,26 @@ def _default_count() -> int:
         number = os.environ.get(name, "").split(",")[0]
         if number.isdecimal() and int(number) > 0:
             return int(number)
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _is_torch_loaded() -> bool:
-    """Whether it was imported, all of it: another thread may be about to."""
+    """Whether torch is imported completely: another thread may be importing it."""
     return hasattr(sys.modules.get("torch"), "get_num_threads")
 
 
-# torch.set_num_threads sets the numbers of the calling thread, OpenMP's and MKL's, and besides the
-# default of every thread that has yet to use torch, which cannot be taken back. So we set the
-# thread's own numbers only, in the libraries that torch has loaded.
+# -- torch's threads -------------------------------------------------------------------------------
+# torch.set_num_threads sets OpenMP's and MKL's numbers of the calling thread, and besides the
+# default of every thread that has yet to use torch, which cannot be taken back. So we set only the
+# thread's own numbers, in the libraries that torch has loaded (threadpoolctl does not list torch's
+# MKL). Without a limit, the backward pass took six times as long beside our threads
+# (experiments/LOG.md).
 
 
 @cache
-def _function(name: str) -> Any:
-    """A function of torch or of what it is linked with, None if there is no such."""
+def _torch_function(name: str) -> Any:
+    """A function of torch's libraries, or None if it cannot be reached, as on Windows."""
     import torch
 
     try:
@@ -83,14 +84,15 @@ def _function(name: str) -> Any:
 
 
 def _set_own_threads(count: int, mkl: int) -> int:
-    """Have the calling thread use `count` threads in torch; 0 for mkl is what all threads have.
+    """Set torch's number of threads for the calling thread; 0 for mkl means MKL's default.
 
-    Returns the number that MKL had here.
+    Returns MKL's number before.
     """
     import torch
 
-    torch.get_num_threads()  # a thread's first use of torch would set its numbers anew
-    set_openmp, set_mkl = map(_function, ("omp_set_num_threads", "MKL_Set_Num_Threads_Local"))
+    torch.get_num_threads()  # a thread's first use of torch would reset its numbers
+    set_openmp = _torch_function("omp_set_num_threads")
+    set_mkl = _torch_function("MKL_Set_Num_Threads_Local")
     if set_openmp is None:
         torch.set_num_threads(count)
         return mkl
@@ -100,10 +102,10 @@ def _set_own_threads(count: int, mkl: int) -> int:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Have torch use so many threads for what the calling thread does inside.
+    """Limit torch to `count` threads for what the calling thread does inside.
 
-    No other thread sees it, born or unborn. (Where torch's OpenMP cannot be reached, as on Windows,
-    a thread that first uses torch meanwhile takes the number over and keeps it.)
+    Other threads are not affected, whether they exist or not. (Where torch's OpenMP cannot be
+    reached, a thread that first uses torch meanwhile keeps this number.)
     """
     import torch
 
@@ -120,103 +122,71 @@ def single_torch_thread() -> AbstractContextManager[None]:
     return torch_threads(1)
 
 
-class Helper:
-    """A thread that takes over parts, one after the other.
+# -- thread pool -----------------------------------------------------------------------------------
 
-    A step of training hands out once or twice. A pool of the standard library, with its locks and
-    conditions for each part, takes half as long again.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._parts: SimpleQueue[HandedOver | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name=f"cfnade_{number}", daemon=True)
-        self._thread.start()
-        atexit.register(self._end)
-
-    def begin(self, function: Callable[..., Any], part: Sequence[Any]) -> Answers:
-        """Have function(*part) called; what it returns or raises will stand in the answers."""
-        answers: Answers = SimpleQueue()
-        self._parts.put((function, part, answers))
-        return answers
-
-    def _end(self) -> None:
-        """Wait for a part that is still being worked on: its memory is about to go."""
-        self._parts.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        alone = False  # whether torch, which may come late, has one thread here
-        while (handed_over := self._parts.get()) is not None:
-            if not alone and _is_torch_loaded():
-                _set_own_threads(1, 1)
-                alone = True
-            function, part, answers = handed_over
-            try:
-                answers.put((function(*part), None))
-            except BaseException as error:
-                answers.put((None, error))
-            # Nothing is held while waiting: a model is freed when its owner drops it.
-            del function, part, answers, handed_over
+_pools: dict[int, ThreadPoolExecutor] = {}
+_submitting = threading.Lock()
+_worker = threading.local()
 
 
-class Crew:
-    """Helpers that work together.
-
-    Their parts may wait for each other at a barrier. So all of one caller's parts are queued before
-    all of another's: in different orders on two helpers, both callers would wait for ever.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._helpers, self._handing_out = [Helper(number) for number in range(count)], Lock()
-
-    def begin(self, function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Answers]:
-        with self._handing_out:
-            pairs = zip(self._helpers, parts, strict=True)
-            return [helper.begin(function, part) for helper, part in pairs]
+def _forget_pools() -> None:
+    global _submitting
+    _submitting = threading.Lock()
+    _pools.clear()
 
 
-def _crew(count: int) -> Crew:
-    """Of so many threads; a child after a fork has none of its parent's."""
-    key = os.getpid(), count
-    if key in _known:
-        return _known[key]
-    with _making:
-        if key not in _known:
-            _known[key] = Crew(count)
-        return _known[key]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)  # a child has none of its parent's threads
 
 
-def run_parallel(function: Callable[..., Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """function(*part) for every part, each on a thread of its own, the first on this one.
+def run_parallel(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
+    """Call function(*part) for every part, the first on this thread, the others on pool threads.
 
     All parts have ended when it returns or raises: they write to arrays of the caller.
     """
     if len(parts) == 1:
         return [function(*parts[0])]
-    begun = _crew(len(parts) - 1).begin(function, parts[1:])
-    results: list[Any] = []
+    futures = _submit(function, parts[1:])
     try:
-        results.append(function(*parts[0]))
+        first = function(*parts[0])
     finally:
-        answers = [answer.get() for answer in begun]
-    for result, error in answers:
-        if error is not None:
-            raise error
-        results.append(result)
-    return results
+        wait(futures)
+    return [first, *(future.result() for future in futures)]
 
+
+def _submit(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[Future[T]]:
+    """Queue the parts for a pool of exactly as many threads.
+
+    The parts may wait for each other at a barrier. So one caller's parts are queued before
+    another's: if two callers' parts alternated, both callers would wait for ever.
+    """
+    count = len(parts)
+    with _submitting:
+        if count not in _pools:
+            _pools[count] = ThreadPoolExecutor(count, thread_name_prefix="cfnade")
+        return [_pools[count].submit(_run_part, function, part) for part in parts]
+
+
+def _run_part(function: Callable[..., T], part: tuple[Any, ...]) -> T:
+    if not getattr(_worker, "is_limited", False) and _is_torch_loaded():
+        _set_own_threads(1, 1)
+        _worker.is_limited = True
+    return function(*part)
+
+
+# -- barrier ---------------------------------------------------------------------------------------
 
 COUNTER_STRIDE = 16
 """Numbers between two threads' counters: two cache lines, as they are fetched in pairs."""
 
 SPIN_LIMIT = 20_000
-"""Looks at a gate, some 20 microseconds, before the processor is offered to others each time."""
+"""Reads of a counter, some 20 µs, before each further one yields the processor."""
 
 
 class BarrierPoint(NamedTuple):
-    """How far each thread of a step is, and which gate this one stands at."""
+    """One thread's view of a point that all threads of a step must reach."""
 
-    passed: Array  # (threads · APART,) int64
+    counters: Array  # (threads · COUNTER_STRIDE,) int64: last point that each thread reached
     thread: int
     threads: int
     number: int
@@ -227,28 +197,34 @@ NO_WAIT = BarrierPoint(np.zeros(COUNTER_STRIDE, np.int64), 0, 1, 0)
 
 
 class Barrier:
-    """The gates of a few kernels that all threads call in the same order, counted from 1."""
+    """Counters on which kernels wait for the other threads of a step, without the GIL.
+
+    All threads pass the same points in the same order, counted from 1.
+    """
 
     def __init__(self, threads: int) -> None:
-        self._passed, self._threads = np.zeros(threads * COUNTER_STRIDE, np.int64), threads
+        self._counters, self._threads = np.zeros(threads * COUNTER_STRIDE, np.int64), threads
 
     def point(self, thread: int, number: int) -> BarrierPoint:
-        """The gate with that number, as one thread comes to it."""
-        return BarrierPoint(self._passed, thread, self._threads, number)
+        """Return the point with that number, as one thread reaches it."""
+        return BarrierPoint(self._counters, thread, self._threads, number)
 
     @contextmanager
     def release_on_error(self, thread: int) -> Iterator[None]:
-        """If this thread fails inside, the others need not wait for it."""
+        """If this thread fails inside, the others do not wait for it."""
         try:
             yield
         except BaseException:
-            self._passed[thread * COUNTER_STRIDE] = np.iinfo(np.int64).max
+            self._counters[thread * COUNTER_STRIDE] = np.iinfo(np.int64).max
             raise
+
+
+# Acquire and release order the threads' writes on every processor; x86 would do so without.
 
 
 @intrinsic
 def _store_release(_: Any, place: Any, index: Any, value: Any) -> Any:
-    """place[index] = value, seen by others after all that was written before."""
+    """place[index] = value, visible to others after everything written before."""
 
     def generate(context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "release", 8)
@@ -259,7 +235,7 @@ def _store_release(_: Any, place: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def _load_acquire(_: Any, place: Any, index: Any) -> Any:
-    """place[index] as it is now; what its writer wrote before is seen, too."""
+    """place[index]; everything that its writer wrote before is visible, too."""
 
     def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
         return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 8)
@@ -269,7 +245,7 @@ def _load_acquire(_: Any, place: Any, index: Any) -> Any:
 
 @intrinsic
 def _yield_cpu(_: Any) -> Any:
-    """Offer the processor to whoever waits for it; Windows knows no such function."""
+    """Yield the processor to another thread; nothing on Windows, which has no such function."""
 
     def generate(context: Any, builder: Any, _kinds: Any, _args: Any) -> Any:
         if os.name == "posix":
@@ -282,13 +258,13 @@ def _yield_cpu(_: Any) -> Any:
 
 
 @internal
-def barrier_wait(gate: Any) -> None:
-    """Say that this thread is here, and wait for the others."""
-    passed = data_pointer(gate.passed)
-    _store_release(passed, gate.thread * COUNTER_STRIDE, gate.number)
-    for other in range(gate.threads):
-        looks = 0
-        while _load_acquire(passed, other * COUNTER_STRIDE) < gate.number:
-            looks += 1
-            if looks > SPIN_LIMIT:
+def barrier_wait(point: Any) -> None:
+    """Wait until all threads of the step have reached this point."""
+    counters = data_pointer(point.counters)
+    _store_release(counters, point.thread * COUNTER_STRIDE, point.number)
+    for other in range(point.threads):
+        reads = 0
+        while _load_acquire(counters, other * COUNTER_STRIDE) < point.number:
+            reads += 1
+            if reads > SPIN_LIMIT:
                 _yield_cpu()

@@ -65,12 +65,8 @@ class Dialect:
 
     def __str__(self) -> str:
         header = "with" if self.names else "without"
-        return f"{self.separator_name}-separated text {header} header"
-
-    @property
-    def separator_name(self) -> str:
-        """What messages call the separator."""
-        return SEPARATORS.get(self.separator, f'"{self.separator}"')
+        separator = SEPARATORS.get(self.separator, f'"{self.separator}"')
+        return f"{separator}-separated text {header} header"
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, C
         hint = ""
         if dialect.width == 2 and dialect.names is not None and options.header is None:
             hint = ", or, if the first line is data already, header=False"
-        raise DataError(f"{error}{hint}.\n{_beginning(_first_lines(data))}") from error
+        raise DataError(f"{error}{hint}.\n{_beginning(data)}") from error
 
 
 def read_block(
@@ -194,7 +190,7 @@ def sniff(
 
     Unless `min_columns` is given, there are three or more; or two if lines cannot be cut further.
     """
-    lines = _first_lines(data)
+    lines = data[: 1 << 16].decode("utf-8", "replace").split("\n")[:_LINES]
     if separator is None:
         separator = _find_separator(lines, min_columns)
     else:
@@ -207,7 +203,7 @@ def sniff(
         )
         raise DataError(
             f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
-            f"one.\n{_beginning(lines)}"
+            f"one.\n{_beginning(data)}"
         )
     quoted = len(separator.encode()) == 1
     if quoted and separator == "\t" and b'"' in data:
@@ -227,15 +223,12 @@ def _column_names(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ..
     return names, types if len(types) == len(names) else ()
 
 
-def _first_lines(data: bytes) -> list[str]:
-    return [line.decode("utf-8", "replace") for line in data[: 1 << 16].split(b"\n")[:_LINES]]
-
-
-def _beginning(lines: list[str]) -> str:
-    printable = [
+def _beginning(data: bytes) -> str:
+    lines = data[: 1 << 16].decode("utf-8", "replace").split("\n")[:_PREVIEW]
+    printable = (
         "".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in lines
-    ]
-    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable[:_PREVIEW])])
+    )
+    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable)])
 
 
 def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
@@ -408,7 +401,8 @@ def _records(
 def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
     if count == 0:
         return "the line is blank", "remove it"
-    expected = f"{dialect.width_of} {dialect.width} (separated by {dialect.separator_name})"
+    separator = SEPARATORS.get(dialect.separator, f'"{dialect.separator}"')
+    expected = f"{dialect.width_of} {dialect.width} (separated by {separator})"
     return (
         f"the line has {count} fields, {expected}",
         "correct or remove the line, or give separator=",
