@@ -75,7 +75,7 @@ def build_shards(
     shard_options: ShardOptions | None = None,
     loading: LoadOptions | None = None,
     *,
-    engine: str = "duckdb",
+    engine: str = "local",
     n_workers: int | None = None,
     memory_limit: str = "2GB",
     overwrite: bool = False,
@@ -88,7 +88,7 @@ def build_shards(
         out: The folder to write. An interrupted job in it continues.
         shard_options: Meaning and split of the ratings.
         loading: How files are read.
-        engine: "duckdb" on this machine, "spark" on a cluster.
+        engine: "local" (DuckDB on this machine) or "spark".
         n_workers: Threads of DuckDB, tasks of Spark at a time; by default all processors.
         memory_limit: Memory that DuckDB may use; larger tables go to disk.
         overwrite: Replace shards and unfinished jobs in the folder.

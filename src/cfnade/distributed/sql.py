@@ -194,8 +194,8 @@ class Spark(SqlEngine):
 def open_sql(
     engine: str, work: Path, n_workers: int | None = None, memory_limit: str = "2GB"
 ) -> SqlEngine:
-    """Return the engine of a name: duckdb or spark."""
-    check_choice("engine", engine, ("duckdb", "spark"), error=DataError)
+    """Return DuckDB for local, or Spark."""
+    check_choice("engine", engine, ("local", "spark"), error=DataError)
     if engine == "spark":
         return Spark(work, n_workers)
     return DuckDb(work, n_workers, memory_limit)
