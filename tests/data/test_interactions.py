@@ -250,8 +250,8 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
         ({"weighting": "log"}, "weighting= says what counts.*these are ratings.*implicit=True"),
         ({"weighting": "cubic"}, r"weighting \(='cubic'\) must be one of linear, log"),
         ({"weight": "count"}, "weight=.count. is for interactions.*implicit=True"),
-        ({"weight": "nothing"}, "weight='nothing' is no column"),
-        ({"user": "-"}, "user='-' is no column"),
+        ({"weight": "nothing"}, 'weight="nothing" is no column'),
+        ({"user": "-"}, 'user="-" is no column'),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

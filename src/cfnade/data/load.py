@@ -40,6 +40,7 @@ from cfnade.data.splits import (
 from cfnade.data.storage import cached
 from cfnade.data.validate import Duplicates, Weighting, build
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 from cfnade.utils.validation import describe_unknown, options
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,9 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if self.scale is not None and self.bins is not None:
-            raise DataError("scale= and bins= exclude each other: give one of them")
+            raise DataError(
+                f"{option('scale')} and {option('bins')} exclude each other: give one of them"
+            )
 
     def describes_file(self) -> bool:
         """Return whether an option describes the layout of the file."""
@@ -146,7 +149,7 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     elif load_options.query is None:
         ratings = _load_table(data, load_options)
     else:
-        raise DataError("query= is for databases, not for tables in memory; leave it out")
+        raise DataError(f"{option('query')} is for databases, not tables in memory; leave it out")
     if item_features is not None:
         from cfnade.data.item_table import join_item_table
 

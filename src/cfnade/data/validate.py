@@ -15,6 +15,7 @@ from cfnade.data.item_table import align_items, texts_or_none
 from cfnade.data.raw_table import RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -66,7 +67,8 @@ def keep_positive(table: RawTable, min_rating: float) -> RawTable:
     """Return the rows with at least this rating as interactions."""
     if table.implicit:
         raise DataError(
-            "min_rating= turns ratings into interactions; these are some already: leave it out"
+            f"{option('min_rating')} turns ratings into interactions; these are some already: "
+            "leave it out"
         )
     values = table.frame["rating"].to_numpy()
     rows = np.flatnonzero(values >= min_rating)
@@ -113,16 +115,21 @@ def _check_options(options: LoadOptions, *, implicit: bool) -> None:
     """Refuse options of ratings for interactions, and the other way round."""
     if not implicit and options.weighting != "linear":
         raise DataError(
-            "weighting= says what counts of interactions weigh, and these are ratings; leave it "
-            "out, or turn them into interactions with min_rating=4 or implicit=True"
+            f"{option('weighting')} says what counts of interactions weigh, and these are "
+            "ratings; leave it "
+            f"out, or turn them into interactions with {option('min_rating', 4)} or "
+            f"{option('implicit', True)}"
         )
     if implicit and options.duplicates != "error":
         raise DataError(
-            "duplicates= is for ratings; repeated interactions are counted: leave it out"
+            f"{option('duplicates')} is for ratings; repeated interactions are counted: leave "
+            "it out"
         )
     for name in ("scale", "bins"):
         if implicit and getattr(options, name) is not None:
-            raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
+            raise DataError(
+                f"{option(name)} is for ratings, and these are interactions; leave it out"
+            )
 
 
 def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt.NDArray[np.uint8]]:
@@ -146,7 +153,9 @@ def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt
 def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[Any]) -> Scale:
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
-    advice = f"if they count or measure use (plays, hours), give weight={table.rating_column}"
+    advice = (
+        f"if they count or measure use (plays, hours), give {option('weight', table.rating_column)}"
+    )
     unnamed = isinstance(table.rating_column, int) and options.rating is None
     try:
         if options.bins is not None:
@@ -163,7 +172,7 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth; {advice}, or scale= if they are ratings"
+            f"most ratings in the lowest fifth; {advice}, or {option('scale')} if they are ratings"
         )
     return scale
 
@@ -242,7 +251,8 @@ def _describe_conflict(
     return (
         f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
         f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
-        'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
+        f"in all. Choose what counts, such as {option('duplicates', 'last')}; first and "
+        "mean are the others"
     )
 
 
@@ -285,7 +295,7 @@ def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.flo
         item = ratings.item_ids[ratings.items[place]]
         raise DataError(
             f"user {user}, item {item}: weighs {totals[place]:g} in all; logarithms are for counts "
-            'of 1 or more: use weighting="linear"'
+            f"of 1 or more: use {option('weighting', 'linear')}"
         )
     logarithms: npt.NDArray[np.float64] = 1 + np.log(totals)
     return logarithms

@@ -33,6 +33,7 @@ from cfnade.data.readers.tables import (
 )
 from cfnade.data.readers.text import decode, read_text, recognize
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -67,7 +68,7 @@ _TABLES = {
 }
 _FOREIGN = {
     b"\x89HDF": "HDF5; save the ratings as csv or Parquet",
-    b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH with query=",
+    b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH, with a query",
     b"FEA1": "Feather of the first version; write it again as Feather version 2 or Parquet",
     b"\x93NUMPY": "a NumPy array; save the ratings as csv or Parquet",
     b"[[": "a JSON array of arrays; give JSON Lines (an object a line) or an array of objects",
@@ -168,8 +169,9 @@ def ratings_file(source: SourceFiles, options: LoadOptions) -> str:
     file_list = ", ".join(source.names[:10]) + (" …" if len(source.names) > 10 else "")
     raise DataError(
         f"{source.path}: none of its {len(source.names)} files is recognized as ratings: "
-        f"{file_list}. {_READABLE}; give the path of one file, and its columns with user=, item=, "
-        "rating="
+        f"{file_list}. {_READABLE}; give the path of one file, and its columns with "
+        f"{option('user')}, {option('item')}, "
+        f"{option('rating')}"
     )
 
 

@@ -25,6 +25,7 @@ from cfnade.distributed.sharding.layout import SIDES
 from cfnade.distributed.sharding.plan import BYTES, Piece, ShardPlan
 from cfnade.distributed.sharding.workplace import Workplace, id_arrays
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 
 def piece_name(piece: int) -> str:
@@ -107,5 +108,5 @@ def _refuse_off_scale(table: RawTable, plan: ShardPlan) -> None:
         row = int(np.argmin(fits))
         raise DataError(
             f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale}; give "
-            "the scale that this data uses with scale="
+            f"the scale that this data uses with {option('scale')}"
         )
