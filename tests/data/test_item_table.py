@@ -95,7 +95,11 @@ def test_what_is_wrong_with_the_items_is_named(
 
 
 def test_other_columns_are_features_of_the_items(ratings: str, tmp_path: Path) -> None:
-    table = {"id": [7, 9, 5], "title": ["A", "B", "C"], "year": [1979, 1980, None]}
+    table: dict[str, list[Any]] = {
+        "id": [7, 9, 5],
+        "title": ["A", "B", "C"],
+        "year": [1979, 1980, None],
+    }
     items = write({**table, "colour": ["red", None, "blue"]}, tmp_path / "items.csv")
     got = load(ratings, item_features=items)
     expected = {"year": [None, 1979.0], "colour": ["blue", "red"]}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
 
 _WIDTHS = (2, 3, 4)
-_NESTED = list | tuple | Mapping
 _ROWS = "user, item and perhaps rating and time"
 _DICTS = "give {name: column}, {user: {item: rating}} or {user: [items]}"
 _TABLES = (
@@ -182,11 +181,15 @@ def _from_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
 
 def _are_columns(data: tuple[Any, ...]) -> bool:
     """Return whether these are (users, items, ratings): lists, arrays or series of cells."""
-    return len(data) in _WIDTHS and all(
-        len(getattr(part, "shape", ())) == 1
-        or (isinstance(part, list) and not any(isinstance(cell, _NESTED) for cell in part))
-        for part in data
-    )
+    if len(data) not in _WIDTHS:
+        return False
+    for part in data:
+        if isinstance(part, list):
+            if any(isinstance(cell, list | tuple | Mapping) for cell in part):
+                return False
+        elif len(getattr(part, "shape", ())) != 1:
+            return False
+    return True
 
 
 def _from_columns(columns: Mapping[Any, Any], noun: str) -> pl.DataFrame:
