@@ -28,7 +28,7 @@ def shards_of(work: Path, columns: int) -> Path:
     shards, table = work / f"shards-{columns}", work / "ratings.parquet"
     if not (shards / "manifest.json").exists():
         write_parquet(synthetic(20_000, columns, 4 * columns, seed=1).ratings, table)
-        command = [*CFNADE, "shard", str(table), "--out", str(shards), "--side", "user"]
+        command = [*CFNADE, "data", "shard", str(table), "--out", str(shards), "--side", "user"]
         subprocess.run(command, check=True)
     return shards
 
@@ -54,11 +54,29 @@ def main() -> None:
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     shards, model = shards_of(given.work, given.columns), given.work / "model"
-    train = ["train", str(shards), "--side", "user", "--ridge", "0", "--no-lists", "--epochs", "1"]
-    train += ["--hidden", given.hidden, "--factors", given.factors, "--threads", "1", "--force"]
+    train = [
+        str(shards),
+        "--side",
+        "user",
+        "--ridge",
+        "0",
+        "--no-learn-interactions",
+        "--epochs",
+        "1",
+    ]
+    train += [
+        "--hidden",
+        given.hidden,
+        "--factors",
+        given.factors,
+        "--n-threads",
+        "1",
+        "--overwrite",
+    ]
     ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     peaks = []
-    for start in (CFNADE, [*ranks, "-m", "cfnade"]):
+    distributed = [*ranks, "-m", "cfnade", "train-distributed"]
+    for start in ([*CFNADE, "train"], distributed):
         peaks.append(peak_of([*start, *train, "--out", str(model)]))
         shutil.rmtree(model)
     one, rank = peaks

@@ -77,12 +77,14 @@ def main() -> None:
     notes, cfnade = work / "notes.json", [sys.executable, "-m", "cfnade"]
     shards, model, lists = (str(work / name) for name in ("shards", "model", "lists"))
     workers = ["--workers", str(given.ranks)]  # of one thread each, as the ranks are
-    run("shard", [*cfnade, "shard", str(work / "ratings"), "--out", shards, *workers], notes)
+    run(
+        "shard", [*cfnade, "data", "shard", str(work / "ratings"), "--out", shards, *workers], notes
+    )
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    torchrun += ["--nproc-per-node", str(given.ranks), "-m", "cfnade", "train", shards]
+    torchrun += ["--nproc-per-node", str(given.ranks), "-m", "cfnade", "train-distributed", shards]
     size = ["--side", "user", "--ridge", "0", "--hidden", "500", "--factors", "50", "--epochs", "1"]
-    run("train", [*torchrun, *size, "--threads", "1", "--out", model], notes)
-    everybody = ["recommend", model, "--people", "everybody", "--out", lists, *workers]
+    run("train", [*torchrun, *size, "--n-threads", "1", "--out", model], notes)
+    everybody = ["batch", "recommend", model, "--out", lists, *workers]
     run("lists", [*cfnade, *everybody], notes)
     print((Path(lists) / "_SUCCESS").read_text())
 

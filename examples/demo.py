@@ -21,7 +21,7 @@ from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
 from cfnade.cli.progress import TrainingView
-from cfnade.cli.show import bars, show_recommendations
+from cfnade.cli.render import bars, print_recommendations
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
@@ -144,7 +144,7 @@ def show_stranger(fitted: Any) -> None:
         console.print("\nSomebody new gave: " + ", ".join(f"{t} {s:g}" for t, s in TASTE.items()))
     else:  # made-up ratings have no titles
         history = dict.fromkeys(ids[:5], context.scale.values[-1])
-    show_recommendations(predictor.recommend(history=history, n=10), predictor.scale)
+    print_recommendations(predictor.recommend(history=history, n=10), predictor.scale)
 
 
 def main() -> None:

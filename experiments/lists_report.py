@@ -1,4 +1,4 @@
-"""docs/lists.md, made from the records of lists.py and of `cfnade compare --lists`."""
+"""docs/lists.md, made from the records of lists.py and of `cfnade compare --ranking`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = """# How good lists are
 
 Made by `python experiments/lists.py` from `experiments/results/lists`; nothing is typed by hand.
 The figures of cfnade are those of release 0.2, before the components of
-[picks.md](picks.md). On your data: `cfnade compare DATA --lists`.
+[picks.md](picks.md). On your data: `cfnade compare DATA --ranking`.
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """

@@ -32,7 +32,7 @@ from sqlalchemy import select
 
 from benchmarks.store_load import service
 from cfnade import checkpoint, load
-from cfnade.cli.keeping import table_of
+from cfnade.cli.store import events_frame
 from cfnade.components.widening import places_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
@@ -106,7 +106,7 @@ class Replay:
         """What is to be said of each part."""
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
         store = open_store(place, create=True)
-        half = table_of(self.data.select(np.arange(self._half)))
+        half = events_frame(self.data.select(np.arange(self._half)))
         import_events(store, half, source="first half", scale=self.data.scale.values)
         first = _from_scratch(load(f"store:{place}"))
         checkpoint.save(first, model)

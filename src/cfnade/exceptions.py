@@ -13,6 +13,7 @@ class CfnadeError(ValueError):
         value: The rejected value.
         path: File or folder that is wrong.
         line: Line number in that file, from 1.
+        reason: What is wrong with the value, without its name: "must be at least 0".
     """
 
     def __init__(
@@ -23,12 +24,14 @@ class CfnadeError(ValueError):
         value: object = None,
         path: str | os.PathLike[str] | None = None,
         line: int | None = None,
+        reason: str | None = None,
     ) -> None:
         super().__init__(message)
         self.field = field
         self.value = value
         self.path = path
         self.line = line
+        self.reason = reason
 
 
 class DataError(CfnadeError):

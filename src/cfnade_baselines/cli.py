@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.arguments import Data, with_reading
+from cfnade.cli.options import Data, Json, Threads
 from cfnade.exceptions import ModelError
 
 if TYPE_CHECKING:
@@ -27,58 +27,59 @@ _DIGITS = {
 PICTURE, FIGURES = "comparison.svg", "comparison.json"
 
 
-@with_reading
 def compare(
     data: Data,
     *,
     models: Annotated[
-        str | None, typer.Option(help="Names with commas between; all if not given.")
+        str | None, typer.Option("--models", metavar="NAME,...", help="Models.  [default: all]")
     ] = None,
     splits: Annotated[
-        str, typer.Option("--splits", "--split", help="Names with commas between.")
+        str, typer.Option("--splits", metavar="NAME,...", help="Splits.")
     ] = "paper:0",
-    lists: Annotated[
-        bool, typer.Option("--lists", help="Compare lists of what people may like, not ratings.")
+    ranking: Annotated[
+        bool, typer.Option("--ranking", help="Compare recommendations, not ratings.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A folder that keeps results: what is done stays.")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Folder that keeps finished results."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print figures for a machine.")] = False,
-    picture: Annotated[
-        bool, typer.Option("--picture", help=f"Draw RMSE against seconds into {PICTURE}.")
+    as_json: Json = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help=f"Plot RMSE against seconds to {PICTURE}.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Fixes every fit.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of a fit.")] = None,
-    reading: dict[str, Any],
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Random seed of every fit.")
+    ] = 0,
+    n_threads: Threads = None,
 ) -> None:
-    """Fit several models on the same splits and score each on test, once.
+    """Compare models and baselines on the same splits.
 
-    Every fit has a process of its own. A model whose library is missing is left out, and a line
-    says what to install; one that fails does not end the others.
+    Every fit has a process of its own. Models whose library is missing are skipped with a message;
+    a model that fails does not stop the others.
 
     \b
       cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
-      cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --picture
-      cfnade compare ml-1m --lists --models popularity,ease,ials --splits liang:600
+      cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --plot
+      cfnade compare ml-1m --ranking --models popularity,ease,ials --splits liang:600
     """
     from cfnade.data.remote import pin_source, redact_url
     from cfnade_baselines.chart import draw, require_matplotlib
     from cfnade_baselines.compare import Task
     from cfnade_baselines.compare import compare as run
 
-    if picture and lists:
-        raise ModelError("--picture draws the RMSE, which lists have not; leave it out")
-    if picture:
+    if plot and ranking:
+        raise ModelError("--plot is for the RMSE of ratings; omit it with --ranking")
+    if plot:
         require_matplotlib()
-    task = Task(*pin_source(data, reading), _seed(seed), threads, lists)
+    task = Task(*pin_source(data, {}), seed, n_threads, ranking)
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
     outcomes = run(task, names, split_names, out=out, say=_say)
-    about = {"data": redact_url(data), "splits": split_names, "seed": seed, "threads": threads}
-    table = _tell(outcomes, about, out, lists=lists, as_json=as_json)
+    about = {"data": redact_url(data), "splits": split_names, "seed": seed, "threads": n_threads}
+    table = _tell(outcomes, about, out, lists=ranking, as_json=as_json)
     if not any(row.splits for row in table):
         raise ModelError("no model could be fitted; the lines above say why")
-    if picture:
+    if plot:
         draw(table, (out or Path()) / PICTURE, f"{redact_url(data)}: {', '.join(split_names)}")
 
 
@@ -160,9 +161,3 @@ def _names(text: str, option: str) -> list[str]:
     if not all(names):
         raise ModelError(f"{option} {text!r}: write names with commas between, none of them empty")
     return names
-
-
-def _seed(seed: int) -> int:
-    if seed < 0:
-        raise ModelError(f"--seed {seed}: must not be negative")
-    return seed

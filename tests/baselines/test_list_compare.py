@@ -213,7 +213,7 @@ def test_every_contestant_is_a_model_that_takes_its_options(name: str) -> None:
         make_lister(each.model, **each.options | setting)
     path = Path(presets.__file__).parent / "lists" / f"{name}.toml"
     first = path.read_text().splitlines()[0]
-    assert first.startswith("# cfnade compare ml-1m --lists --models " + name)
+    assert first.startswith("# cfnade compare ml-1m --ranking --models " + name)
 
 
 def test_every_model_of_lists_is_a_contestant() -> None:
@@ -221,7 +221,16 @@ def test_every_model_of_lists_is_a_contestant() -> None:
 
 
 def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cfnade", "compare", str(data), "--lists", "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "cfnade",
+        "compare",
+        str(data),
+        "--ranking",
+        "--n-threads",
+        "1",
+    ]
     command += ["--models", "popularity,item-knn", "--split", "liang:30", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -232,6 +241,6 @@ def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
     top = figures[0]["ndcg@100"]
     assert lines[1].startswith(f"item-kNN            {top['mean']:.4f} ± {top['sd']:.4f}*")
     assert lines[3] == "* best of the column, ± standard error over people"
-    refused = subprocess.run([*command, "--picture"], capture_output=True, text=True)
+    refused = subprocess.run([*command, "--plot"], capture_output=True, text=True)
     assert refused.returncode == 1
     assert "--picture draws the RMSE" in refused.stderr

@@ -42,7 +42,7 @@ def test_a_recipe_means_what_it_means_to_the_command(
 ) -> None:
     (tmp_path / "own.toml").write_text(RECIPE)
     command = ["train", data, "--recipe", tmp_path / "own.toml", "--split", "paper:0"]
-    command += ["--seed", "3", "--threads", "1", "--out", tmp_path / "model"]
+    command += ["--seed", "3", "--n-threads", "1", "--out", tmp_path / "model"]
     monkeypatch.setattr(sys, "argv", ["cfnade", *map(str, command)])
     monkeypatch.setattr(logging.getLogger("cfnade"), "handlers", [])  # the command adds one
     with pytest.raises(SystemExit) as end:

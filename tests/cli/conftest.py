@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.cli import main
+from cfnade.cli.run_config import RunConfig
 from cfnade.data.synthetic import synthetic
 
 
@@ -89,8 +90,8 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     parts = load_split(path, "paper:0", cache=False)
     settings = TrainingConfig(epochs=4, batch_rows=16, learning_rate=5e-3)
     done = train(parts, plan_side(side, {"hidden": (12,), **model}, settings))
-    job = {"data": str(path), "split": "paper:0", "reading": {}}
-    facts = json.loads(json.dumps(done.model.facts | {"job": job}))
+    config = RunConfig(data=str(path), split="paper:0", recipe="default", side=side)
+    facts = json.loads(json.dumps(done.model.facts | {"run_config": config.to_json()}))
     checkpoint.save(replace(done.model, facts=facts), out)
     return out
 

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import typer
 
 from cfnade.cli import app, main
-from cfnade.cli.arguments import in_options
+from cfnade.cli.errors import command_line_option
 
 Shell = Any
 
@@ -103,42 +104,86 @@ def test_commands_are_found_without_importing_what_they_need() -> None:
         assert command in done.stdout
 
 
-# -- errors name options -------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------
 
-OPTIONS = {"n": "-n", "epochs": "--epochs", "side": "--side", "scale": "--scale", "bins": "--bins"}
+
+def parameters(command: Any, path: str = "cfnade") -> Iterator[tuple[str, Any]]:
+    """Every parameter with the command that it belongs to."""
+    for parameter in command.params:
+        yield path, parameter
+    for name, below in getattr(command, "commands", {}).items():
+        yield from parameters(below, f"{path} {name}")
+
+
+def test_an_option_is_the_python_parameter_with_hyphens() -> None:
+    singular = {"candidate_items": "candidate_item", "exclude_items": "exclude_item"}
+    singular |= {"genres": "genre", "as_json": "json", "n": "-n", "cache": "no_cache"}
+    for command, parameter in parameters(typer.main.get_command(app)):
+        if parameter.param_type_name == "option" and parameter.name != "help":
+            name = singular.get(parameter.name, parameter.name).replace("_", "-")
+            expected = name if name.startswith("-") else f"--{name}"
+            assert expected in [*parameter.opts, *parameter.secondary_opts], command
+
+
+def test_options_of_data_are_for_train_and_data_only() -> None:
+    commands = {
+        command
+        for command, parameter in parameters(typer.main.get_command(app))
+        if "--separator" in parameter.opts
+    }
+    expected = {"train", "data info", "data convert", "data shard"}
+    assert commands == {f"cfnade {name}" for name in expected}
 
 
 @pytest.mark.parametrize(
-    ("python", "shell"),
+    ("name", "value", "shown"),
     [
-        ("n (=0) must be at least 1", "-n (=0) must be at least 1"),
-        ("setting epochs (=0) is wrong", "setting --epochs (=0) is wrong"),
-        ("recipe own: side (='x') is wrong", "recipe own: side (='x') is wrong"),  # not typed
-        ("scale= and bins= exclude each other", "--scale and --bins exclude each other"),
-        ('train one with side="user" for that', "train one with --side user for that"),
-        ("side='x': choose one", "--side x: choose one"),
-        ("bin them with bins=10, or give scale=", "bin them with --bins 10, or give --scale"),
-        ("bins=[1, 2]: give more", "bins=[1, 2]: give more"),
-        ("calibration (=3) and q= stay", "calibration (=3) and q= stay"),
-        ("/data/n=3/side=1/x.csv: 'n=5' stays", "/data/n=3/side=1/x.csv: 'n=5' stays"),
+        ("min_rating", 3, "--min-rating 3"),
+        ("scale", None, "--scale"),
+        ("implicit", True, "--implicit"),
+        ("time", False, "--no-time"),
+        ("candidate_items", None, "--candidate-item"),
+        ("rating", "my rating", "--rating 'my rating'"),
     ],
 )
-def test_arguments_become_options(python: str, shell: str) -> None:
-    assert in_options(python, OPTIONS, typed=["n", "epochs"]) == shell
+def test_messages_of_the_library_name_options(name: str, value: object, shown: str) -> None:
+    assert command_line_option(name, value) == shown
 
 
-def test_an_argument_is_the_same_option_in_every_command() -> None:
-    """What an error of one command advises may be an option of another."""
-    names: dict[str, set[str]] = {}
+def test_an_error_about_a_value_names_the_option_that_was_given(
+    shell: Shell, ratings_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text("[training]\nlearning_rate = -1\n")
+    arguments = ["train", ratings_file, "--out", tmp_path / "out"]
+    done = shell(*arguments, "--learning-rate", "-1")
+    assert done.err == "error: --learning-rate -1.0: must be a number above 0\n"
+    done = shell(*arguments, "--recipe", tmp_path / "own.toml")
+    assert "recipe own: training setting learning_rate (=-1) must be a number above 0" in done.err
 
-    def look(command: Any) -> None:
-        for parameter in command.params:
-            if parameter.param_type_name == "option":
-                names.setdefault(parameter.name, set()).add(parameter.opts[0])
-        for below in getattr(command, "commands", {}).values():
-            look(below)
 
-    look(typer.main.get_command(app))
-    assert {name: options for name, options in names.items() if len(options) > 1} == {}
-    assert names["ordinal_weight"] == {"--ordinal"}
-    assert names["n"] == {"-n"}
+# -- help -----------------------------------------------------------------------------------------
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(typer.main.get_command(app))), ids=" ".join)
+def test_every_help_page_fits_a_terminal_and_has_examples(
+    shell: Shell, path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    page = shell(*path, "--help").out
+    assert f"Usage: {' '.join(['cfnade', *path])}" in page
+    first = page.splitlines()[0]
+    assert first.endswith(".")
+    assert len(first) < 80
+    options = page.partition("Options:")[2].partition("Examples:")[0]
+    names = [line for line in options.splitlines() if line.startswith("  -")]
+    assert names
+    # One line each: no line continues the description of an option.
+    assert not [line for line in options.splitlines() if line.startswith("     ")]
+    is_group = "COMMAND" in page.partition("Usage:")[2].splitlines()[0]
+    assert is_group or "Examples:\n  cfnade" in page or "Examples:\n  torchrun" in page

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfnade.cli.show import show_similar
+from cfnade.cli.render import print_similar
 from cfnade.cli.terminal import printable, printable_lines
 
 BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -52,7 +52,7 @@ def test_titles_in_tables_are_safe(capsys: pytest.CaptureFixture[str]) -> None:
             "known_of_item": [3, 2],
         }
     )
-    show_similar(frame)
+    print_similar(frame)
     shown = capsys.readouterr().out
     assert "Alien" in shown
     assert "[2Jb" in shown

@@ -22,7 +22,7 @@ EPOCHS = 250  # of runs that are interrupted: they must not end before that
 
 
 def options(out: Path, epochs: int = 6) -> list[str]:
-    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
+    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --n-threads 1 --out {out}"
     return text.split()
 
 
@@ -43,7 +43,7 @@ def test_train_writes_a_model_and_its_history(
     history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in history] == [1, 2, 3, 4, 5, 6]
     bundle = load(out)
-    assert bundle.facts["job"]["split"] == "paper:0"
+    assert bundle.facts["run_config"]["split"] == "paper:0"
     assert bundle.facts["valid"]["rmse"] == min(record["valid_rmse"] for record in history)
 
 
@@ -79,7 +79,7 @@ def test_without_context_only_histories_work(
     arguments = [*options(out, 1), "--side", "user", "--without-context"]
     done = shell("train", ratings_file, *arguments)
     assert done.code == 0
-    assert "only histories given in the call will work" in done.out
+    assert "it recommends for histories, not for known users" in done.out
     assert "evaluate" not in done.out
     assert not load(out).has_context
     assert shell("recommend", out, "3=5").code == 0
@@ -161,7 +161,7 @@ def test_a_full_disk_loses_nothing_that_was_saved(
     before = {path.name: digest_file(path) for path in out.iterdir()}
     for size in (3_000, 20_000):  # no file may grow beyond this many bytes
         run = processes.start(
-            "train", ratings_file, *options(out, 2), "--seed", "9", "--force", file_bytes=size
+            "train", ratings_file, *options(out, 2), "--seed", "9", "--overwrite", file_bytes=size
         )
         _, err = run.end()
         assert run.code == 1
@@ -193,7 +193,7 @@ def test_divergence_keeps_the_best_model_and_fails(
     assert all(bool(weight.isfinite().all()) for weight in kept.members[0].parameters())
     # What it suggests can be followed: nothing is left to go on with.
     before = weights(out)
-    assert shell("train", ratings_file, *options(out, 6), "--force").code == 0
+    assert shell("train", ratings_file, *options(out, 6), "--overwrite").code == 0
     assert weights(out) != before
 
 
@@ -203,7 +203,7 @@ def test_divergence_before_any_good_epoch_leaves_the_model_that_was_there(
     out = tmp_path / "model"
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = weights(out)
-    wild = ["--learning-rate", "1e30", "--save-every", "0", "--force"]
+    wild = ["--learning-rate", "1e30", "--save-every", "0", "--overwrite"]
     done = shell("train", ratings_file, *options(out, 30), *wild)
     assert done.code == 1
     assert "diverged" in done.said
@@ -218,7 +218,7 @@ def test_more_ratings_continue_an_earlier_model(
     assert shell("train", ratings_file, *options(first)).code == 0
     grown = tmp_path / "grown.csv"
     grown.write_text(ratings_file.read_text() + "900,3,4,9\n900,77,2,9\n")
-    done = shell("train", grown, *options(more, 1), "--from", first)
+    done = shell("train", grown, *options(more, 1), "--init-model", first)
     assert done.code == 0, done.err
     assert load(more).context.n_users == load(first).context.n_users + 1
-    assert load(more).facts["job"]["from"] == str(first)
+    assert load(more).facts["run_config"]["init_model"] == str(first)

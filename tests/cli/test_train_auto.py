@@ -11,7 +11,7 @@ from tests.cli.conftest import Shell
 from cfnade import CFNADE
 from cfnade.training import state
 
-QUICK = ("--minutes", "0.1", "--threads", "1")
+QUICK = ("--time-budget", "0.1", "--n-threads", "1")
 
 
 @pytest.fixture
@@ -19,10 +19,10 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--out", out, *QUICK)
     assert done.code == 0, done.err
-    assert "to be tried: user-samples, " in done.err
-    assert "--minutes 10 to search longer" in done.err
-    assert "plain means" in done.out
-    for name in ("tried", "user-factors", "item-factors", "for new people"):
+    assert "training: user-samples, " in done.err
+    assert "--time-budget 10 trains larger models" in done.err
+    assert "user and item means" in done.out
+    for name in ("member", "user-factors", "item-factors", "for new users"):
         assert name in done.out
     return out
 
@@ -53,8 +53,8 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     assert "epoch" not in done.err
     both = [(out / "model.safetensors").read_bytes() for out in (whole, again)]
     assert both[0] == both[1]
-    other = shell("train", "--resume", "--out", again, "--minutes", "5")
-    assert "--minutes was 0.1, not 5.0" in other.err
+    other = shell("train", "--resume", "--out", again, "--time-budget", "5")
+    assert "--time-budget was 0.1 when the run began and is 5.0 now" in other.err
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     [
         (
             ("--side", "auto", "--epochs", "3"),
-            "--epochs (=3) is for a side that is named, and --side auto",
+            "--epochs 3: describes a model, and --side auto chooses models itself",
         ),
-        (("--side", "user", "--minutes", "3"), "--minutes (=3.0) is for --side auto"),
-        (("--minutes", "0"), "--minutes (=0.0) must be"),
-        (("--without-context",), "train with --side user to share it without ratings"),
+        (("--side", "user", "--time-budget", "3"), "--time-budget 3.0: is for --side auto"),
+        (("--time-budget", "0"), "minutes (=0.0) must be"),
+        (("--without-context",), "train with --side user to share a model without ratings"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -1,4 +1,4 @@
-"""`cfnade train --side both` and `--seeds`: trained, saved, resumed and evaluated as any model."""
+"""`cfnade train --side both` and `--n-seeds`: trained, saved, resumed and evaluated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfnade.checkpoint import load
 from cfnade.training import state
 
 Shell = Any
-SMALL = ["--hidden", "8", "--epochs", "3", "--threads", "1", "--out"]
+SMALL = ["--hidden", "8", "--epochs", "3", "--n-threads", "1", "--out"]
 
 
 def weights(out: Path) -> torch.Tensor:
@@ -28,7 +28,7 @@ def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
     assert done.code == 0, done.err
     fitted = load(out)
     assert list(fitted.members[0].components) == ["user", "item"]
-    job = fitted.facts["job"]
+    job = fitted.facts["run_config"]
     assert (job["side"], job["recipe"], job["training"]["passes"]) == ("both", "default-both", 8)
     scored = shell("evaluate", out, "--json")
     assert scored.code == 0, scored.err
@@ -39,7 +39,7 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     shell: Shell, ratings_file: Path, tmp_path: Path
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "model"
-    options = ("train", ratings_file, "--side", "both", "--seeds", "2")
+    options = ("train", ratings_file, "--side", "both", "--n-seeds", "2")
     done = shell(*options, *SMALL, whole)
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if line.startswith("model")]
@@ -58,7 +58,7 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     second.unlink()
     again = shell(*options, *SMALL, out)
     assert again.code != 0
-    assert "unfinished training (0 of 3 epochs of model 2)" in again.err
+    assert "unfinished run (0 of 3 epochs of model 2)" in again.err
     resumed = shell("train", "--resume", "--out", out)
     assert resumed.code == 0, resumed.err
     assert torch.equal(weights(out), weights(whole))
@@ -71,10 +71,10 @@ def test_recipes_of_other_sides_and_bad_seeds_are_refused(
     wrong = shell("train", ratings_file, "--side", "both", "--recipe", "default", "--out", out)
     assert wrong.code != 0
     assert "recipe default is for side user" in wrong.err.replace("\n", " ")
-    wrong = shell("train", ratings_file, "--seeds", "0", "--out", out)
-    assert "--seeds (=0) must be a whole number of at least 1" in wrong.err
+    wrong = shell("train", ratings_file, "--n-seeds", "0", "--out", out)
+    assert "'--n-seeds': Input should be greater than or equal to 1" in wrong.err
     wrong = shell("train", ratings_file, "--side", "all", "--out", out)
     assert 'must be "user", "item" or "both"' in wrong.err
     wrong = shell("train", ratings_file, "--side", "both", "--without-context", "--out", out)
-    assert "train with --side user to share it" in wrong.said
+    assert "train with --side user to share a model" in wrong.said
     assert not out.exists()

@@ -132,7 +132,7 @@ def test_it_goes_through_the_command_line(
         assert ended.value.code in (0, None), said.err
         return said.out
 
-    how = ["--hidden", "6", "--epochs", "2", "--batch-rows", "16", "--threads", "1"]
+    how = ["--hidden", "6", "--epochs", "2", "--batch-rows", "16", "--n-threads", "1"]
     run("train", str(file), "--side", "user+toy", "--out", str(out), *how)
     assert list(checkpoint.load(out).members[0].components) == ["user", "toy"]
     assert "RMSE" in run("evaluate", str(out))

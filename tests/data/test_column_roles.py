@@ -50,9 +50,9 @@ def test_a_column_that_looks_like_ratings_is_asked_about(
     if as_text:
         data.write_csv(tmp_path / "own.csv")
         data = tmp_path / "own.csv"
-    message = f"column '{name}' looks like ratings.*rating='{name}'.*implicit=True"
+    message = f'''column '{name}' looks like ratings.*rating="{name}".*implicit=True'''
     if name in _WORDS:
-        message = f"column '{name}' looks like ratings.*write numbers.*rating='{name}'"
+        message = f'''column '{name}' looks like ratings.*write numbers.*rating="{name}"'''
     if name == "stars_given":
         message = "which column is the rating|looks like ratings"
     with pytest.raises(DataError, match=message) as caught:
@@ -65,7 +65,7 @@ def test_a_column_that_looks_like_ratings_is_asked_about(
 
 
 def test_only_a_column_above_zero_is_offered_as_a_weight() -> None:
-    with pytest.raises(DataError, match="weight='Feedback'"):
+    with pytest.raises(DataError, match='weight="Feedback"'):
         load(table("Feedback", [1, 9, 10, 7]))
     for name, values in (("liked", [True, False]), ("thumbs", [1, -1]), ("label", [0, 1])):
         with pytest.raises(DataError) as caught:
@@ -118,7 +118,7 @@ def test_a_column_of_hours_is_offered_as_a_weight(caplog: pytest.LogCaptureFixtu
     hours = table("hours_played", [0.1, 3.7, 120.25, 12.0])
     with caplog.at_level(logging.INFO, "cfnade"):
         load(hours)
-    assert "weight='hours_played' (--weight)" in caplog.text
+    assert 'weight="hours_played"' in caplog.text
     weights = load(hours, weight="hours_played").weights
     assert weights is not None
     np.testing.assert_allclose(weights[:4], [0.1, 3.7, 120.25, 12.0], rtol=1e-6)

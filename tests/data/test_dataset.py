@@ -254,7 +254,7 @@ def test_the_scale_decides_whether_rows_are_interactions() -> None:
     made = make_dataset(index, index, levels, INTERACTIONS, ids, ids, weights=weights)
     assert isinstance(made, Interactions)
     assert (made.implicit, made.levels.tolist(), made.weights is None) == (True, [0, 0], False)
-    assert made.columns == ("users", "items", "levels", "weights")
+    assert list(made.dtypes) == ["users", "items", "levels", "weights"]
     rated = make_dataset(index, index, levels, STARS, ids, ids)
     assert isinstance(rated, Ratings)
     assert (rated.implicit, rated.weights) == (False, None)

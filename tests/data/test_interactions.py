@@ -17,11 +17,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.plays import Line, saved, triples
-from tests.raw_tables import raw_table
 
 from cfnade import DataError, load, load_split
-from cfnade.data.load import LoadOptions
-from cfnade.data.validate import build
 
 # -- counting --------------------------------------------------------------------------------------
 
@@ -253,8 +250,8 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
         ({"weighting": "log"}, "weighting= says what counts.*these are ratings.*implicit=True"),
         ({"weighting": "cubic"}, r"weighting \(='cubic'\) must be one of linear, log"),
         ({"weight": "count"}, "weight=.count. is for interactions.*implicit=True"),
-        ({"weight": "nothing"}, "weight='nothing' is no column"),
-        ({"user": "-"}, "user='-' is no column"),
+        ({"weight": "nothing"}, 'weight="nothing" is no column'),
+        ({"user": "-"}, 'user="-" is no column'),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -270,18 +267,6 @@ def test_likes_are_the_ratings_that_are_high_enough(tmp_path: Path) -> None:
     assert load(path, min_rating=4).item_ids.tolist() == [3]
     assert load(path, min_rating=3.5) == load(path, min_rating=4)
     assert triples(load(path, implicit=True)) == [(1, 2, 9), (1, 3, 9), (2, 3, 9)]
-
-
-def test_a_bad_time_is_named_where_it_stands_though_others_were_dropped() -> None:
-    columns = raw_table(
-        np.arange(3),
-        np.arange(3),
-        np.array([1, 5, 5]),
-        np.array([1, 2, np.nan]),
-        locate="l{}".format,
-    )
-    with pytest.raises(DataError, match="l2: time nan"):
-        build(columns, LoadOptions(min_rating=4))
 
 
 def test_pandas_columns_of_counts_may_be_floats() -> None:

@@ -208,7 +208,7 @@ def test_times_stay_whole_and_small_where_they_fit(times: list[int]) -> None:
 
 def test_times_that_are_no_times_are_refused() -> None:
     for times in (np.array([1.0, np.nan]), np.array([1.0, np.inf]), np.array([1, 2**64 - 1], "u8")):
-        with pytest.raises(DataError, match=r"row 1: time"):
+        with pytest.raises(DataError, match=r"row [01]: time"):
             made([1, 2], [1, 2], [1, 2], times=times)
 
 

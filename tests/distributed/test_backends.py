@@ -30,7 +30,15 @@ def train_on(
 ) -> subprocess.CompletedProcess[str]:
     if importlib.util.find_spec(ENGINES[engine]) is None:
         pytest.skip(f"{engine} is not installed; make test-engines has it")
-    command = ["train", str(shards.folder), "--out", str(out), "--engine", engine, *OPTIONS]
+    command = [
+        "train-distributed",
+        str(shards.folder),
+        "--out",
+        str(out),
+        "--engine",
+        engine,
+        *OPTIONS,
+    ]
     return subprocess.run(
         [sys.executable, "-m", "cfnade", *command, "--workers", "2", *more],
         capture_output=True,

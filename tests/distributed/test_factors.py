@@ -10,7 +10,7 @@ import pytest
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade import checkpoint
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.config import TrainingConfig
 from cfnade.distributed.train import train_distributed
 from cfnade.inference.scorer import Scorer
@@ -19,7 +19,7 @@ from cfnade.inference.scorer import Scorer
 @pytest.mark.parametrize("ridge", [0, 3])
 def test_validation_of_unseen_items_is_that_of_one_process(tmp_path: Path, ridge: int) -> None:
     thin = small_shards(tmp_path, users=40, items=60, ratings=200)
-    parts = load_parts({"data": thin.folder})
+    parts = load_parts(RunConfig(data=str(thin.folder), recipe="", side="user"))
     seen = np.bincount(parts.train.items, minlength=parts.train.n_items) > 0
     assert not seen[parts.valid.items].all()  # or there is nothing to see here
     found = on_ranks(

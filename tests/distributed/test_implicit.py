@@ -12,7 +12,7 @@ import torch
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade import checkpoint
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.distributed import train as rank_training
@@ -43,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
 
 @pytest.fixture(scope="module")
 def parts(shards: ShardedRatings) -> Split:
-    whole: Split = load_parts({"data": shards.folder})
+    whole: Split = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user"))
     return whole
 
 

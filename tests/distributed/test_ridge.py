@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.distributed.thread_group import on_ranks, small_shards
 
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.components import new_member
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
@@ -34,7 +34,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
 def test_factor_analysis_by_ranks_says_what_one_process_says(
     shards: ShardedRatings, ranks: int
 ) -> None:
-    rows = load_parts({"data": shards.folder}).train.rows("user")
+    rows = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user")).train.rows("user")
     whole = fit_factor_analysis(rows, 3, seed=0, threads=1, sweeps=5)
 
     def own(group: ProcessGroup) -> tuple[Any, Factors]:
@@ -56,7 +56,7 @@ def test_factor_analysis_by_ranks_says_what_one_process_says(
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, ranks: int) -> None:
-    train = load_parts({"data": shards.folder}).train
+    train = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user")).train
     member = new_member(NAMES, train, FIELDS, FEW)
     start = {name: t.detach().clone() for name, t in member.state_dict().items()}
     draws = make_stepper(member, train, FIELDS, FEW, device="cpu", threads=1).sampler

@@ -26,7 +26,7 @@ from cfnade.distributed.train import train_distributed
 from cfnade.recipes import default_recipe
 
 FAULTY = Path(__file__).parent / "faulty.py"
-OPTIONS = ["--side", "user", "--ridge", "0", "--hidden", "8", "--epochs", "6", "--threads", "1"]
+OPTIONS = ["--side", "user", "--ridge", "0", "--hidden", "8", "--epochs", "6", "--n-threads", "1"]
 OPTIONS += ["--batch-rows", "16", "--save-every", "0"]
 
 
@@ -102,7 +102,7 @@ def test_three_ranks_train_and_save_a_model(
     processes: Server, shards: ShardedRatings, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    codes, said = by_hand(processes, 3, "train", shards.folder, "--out", out, *OPTIONS)
+    codes, said = by_hand(processes, 3, "train-distributed", shards.folder, "--out", out, *OPTIONS)
     assert codes == [0, 0, 0]
     assert "on 3 ranks" in said
     assert said.count("next: cfnade ") == 1
@@ -123,7 +123,7 @@ def test_a_rank_killed_during_a_save_comes_back_and_nothing_is_different(
 ) -> None:
     out, failed = tmp_path / "model", tmp_path / "failed"
     fault = {"FAULT": "1:save:2", "FAILED": str(failed)}
-    command = [str(FAULTY), "train", str(shards.folder), "--out", str(out), *OPTIONS]
+    command = [str(FAULTY), "train-distributed", str(shards.folder), "--out", str(out), *OPTIONS]
     said = torchrun(2, *command, restarts=1, **fault)
     assert said.count("next: cfnade ") == 1
     assert failed.exists()
@@ -135,11 +135,13 @@ def test_a_rank_killed_between_saves_is_one_message_and_the_run_can_be_gone_on_w
 ) -> None:
     out = tmp_path / "model"
     fault = {"FAULT": "1:step:13", "FAILED": str(tmp_path / "failed")}
-    codes, said = by_hand(processes, 2, "train", shards.folder, "--out", out, *OPTIONS, **fault)
+    codes, said = by_hand(
+        processes, 2, "train-distributed", shards.folder, "--out", out, *OPTIONS, **fault
+    )
     assert codes == [1, -9]
     assert said.count("error:") == 1
     assert "rank 0 of 2: another rank is gone" in said
-    assert "go on with the same command and --resume" in said
+    assert "continue with the same command and --resume" in said
     assert exists(out)
     trained(shards, out, resume=True)
     assert (out / "model.safetensors").read_bytes() == expected
@@ -149,7 +151,13 @@ def test_a_rank_that_hangs_is_one_message(
     processes: Server, shards: ShardedRatings, tmp_path: Path
 ) -> None:
     fault = {"FAULT": "1:hang:3", "FAILED": str(tmp_path / "failed")}
-    command: list[str | Path] = ["train", shards.folder, "--out", tmp_path / "model", *OPTIONS]
+    command: list[str | Path] = [
+        "train-distributed",
+        shards.folder,
+        "--out",
+        tmp_path / "model",
+        *OPTIONS,
+    ]
     codes, said = by_hand(processes, 2, *command, "--timeout", "15", **fault)
     assert codes == [1, -9]
     assert said.count("error:") == 1
@@ -160,7 +168,7 @@ def test_a_rank_whose_others_never_come_is_one_message(
     processes: Server, shards: ShardedRatings, tmp_path: Path
 ) -> None:
     command: list[str | Path] = [
-        "train",
+        "train-distributed",
         shards.folder,
         "--out",
         tmp_path / "model",
@@ -177,8 +185,8 @@ def test_a_rank_whose_others_never_come_is_one_message(
 def test_ranks_are_told_once_that_they_need_shards(processes: Server, tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
     file.write_text("user,item,rating\n1,1,5\n2,1,3\n")
-    codes, said = by_hand(processes, 2, "train", file, "--out", tmp_path / "model")
+    codes, said = by_hand(processes, 2, "train-distributed", file, "--out", tmp_path / "model")
     assert codes == [1, 1]
     assert said.count("error:") == 1
-    assert "make them with: cfnade shard" in said
+    assert "make one with: cfnade data shard" in said
     assert not (tmp_path / "model").exists()

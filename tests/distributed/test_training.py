@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cfnade import checkpoint
 from cfnade.cli import app
-from cfnade.cli.job import load_parts
+from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.components import Member, component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
@@ -46,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
 
 @pytest.fixture(scope="module")
 def parts(shards: ShardedRatings) -> Split:
-    whole: Split = load_parts({"data": shards.folder})
+    whole: Split = load_parts(RunConfig(data=str(shards.folder), recipe="", side="user"))
     return whole
 
 
@@ -313,11 +313,11 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
 
     on_ranks(2, lambda group: run(group, 8))
     command = ["train", str(shards.folder), "--side", "item", "--ridge", "0", "--epochs", "1"]
-    for more, code in (([], 1), (["--force"], 0)):
+    for more, code in (([], 1), (["--overwrite"], 0)):
         done = CliRunner().invoke(app, [*command, "--out", str(tmp_path), *more])
         assert done.exit_code == code, done.output
         if code:
-            assert "unfinished training of several ranks" in str(done.exception)
+            assert "unfinished run of several ranks" in str(done.exception)
     assert checkpoint.load(tmp_path).side == "item"
     assert not (tmp_path / "ranks").exists()
 

@@ -90,8 +90,32 @@ def split(path: Path, name: str, options: Mapping[str, Any]) -> tuple[str, dict[
 
 def option(name: str, value: Any) -> list[str]:
     """A command-line option; `name` is as it was before the restructuring."""
-    text = "--" + name.replace("_", "-")
+    text = "--" + OPTIONS.get(name, name).replace("_", "-")
+    if name == "lists" and value is False:
+        return ["--no-learn-interactions"]
     return [text] if value is True else [text, str(value)]
+
+
+OPTIONS = {
+    "threads": "n_threads",
+    "seeds": "n_seeds",
+    "lists": "learn_interactions",
+    "minutes": "time_budget",
+    "know_time": "use_timestamps",
+    "ordinal": "ordinal_weight",
+}
+"""Options of `cfnade train` with other names than before."""
+_WORDS = {
+    "--rank": "--rank-by",
+    "--taste": "--balance",
+    "--of": "--target",
+    "--at": "--timestamp",
+    "--lists": "--ranking",
+    "--threads": "--n-threads",
+    "expected": "prediction",
+    "pick": "interaction",
+    "init": "create",
+}
 
 
 def recipe(content: dict[str, Any]) -> dict[str, Any]:
@@ -100,8 +124,11 @@ def recipe(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def arguments(command: list[str]) -> list[str]:
-    """The arguments of a command."""
-    return command
+    """The arguments of a command. Without the criterion "quantile", items are ranked as usual."""
+    if "quantile" in command:
+        start = command.index("--rank")
+        command = [*command[:start], *command[start + 4 :]]
+    return [_WORDS.get(word, word) for word in command]
 
 
 def run(command: Sequence[str]) -> tuple[int, str, str]:

@@ -110,5 +110,7 @@ def test_explanations_and_predictions(
 def test_ranks_may_be_written_with_a_dash(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dashed, _ = shell(monkeypatch, capsys, "recommend", model, "--user", 20, "--rank", "at-least")
+    dashed, _ = shell(
+        monkeypatch, capsys, "recommend", model, "--user", 20, "--rank-by", "threshold"
+    )
     assert_close(dashed, Predictor.load(model).recommend(20, rank="at_least").to_dicts())

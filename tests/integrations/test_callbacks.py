@@ -110,7 +110,7 @@ def test_the_command_logs_too(
     monkeypatch.chdir(tmp_path)
     write_parquet(ratings, tmp_path / "ratings.parquet")
     asked = ["train", "ratings.parquet", "--side", "user", "--ridge", "0", "--hidden", "4"]
-    asked += ["--epochs", "2", "--threads", "1", "--out", "mine", "--log", "tensorboard"]
+    asked += ["--epochs", "2", "--n-threads", "1", "--out", "mine", "--log", "tensorboard"]
     monkeypatch.setattr(sys, "argv", ["cfnade", *asked])
     with pytest.raises(SystemExit) as ended:
         main()

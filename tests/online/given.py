@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from tests.server.given import KINDS, Kind, ratings, trained
 
-from cfnade.cli.keeping import table_of
+from cfnade.cli.store import events_frame
 from cfnade.online.bulk import import_events
 from cfnade.online.engine import open_store
 from cfnade.online.event_store import Event, keep
@@ -18,7 +18,7 @@ NEW_PEOPLE, NEW_RATERS = 5, 19
 def store_of(path: Path, kind: Kind = KINDS["user"]) -> str:
     """The ratings of the tiny models; their newest are those of the file."""
     store, made = open_store(str(path), create=True), ratings(kind)
-    import_events(store, table_of(made), source="test", scale=made.scale.values)
+    import_events(store, events_frame(made), source="test", scale=made.scale.values)
     store.close()
     return str(path)
 

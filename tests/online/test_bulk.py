@@ -144,10 +144,10 @@ def test_another_scale_is_refused(store: Store, place: str, shell: Shell, tmp_pa
 
 
 def test_a_model_is_trained_on_a_store(store: Store, place: str, made: Path) -> None:
-    from cfnade.cli.keeping import table_of
+    from cfnade.cli.store import events_frame
 
     ratings = load(made)
-    import_events(store, table_of(ratings), source="test")
+    import_events(store, events_frame(ratings), source="test")
     settings: dict[str, Any] = {
         "side": "user",
         "ridge": 0,

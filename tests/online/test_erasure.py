@@ -131,9 +131,9 @@ def test_an_unknown_id_is_not_noted_as_forgotten(store: Store) -> None:
 
 def test_an_unknown_id_is_one_warning(store: Store, place: str, shell: Shell) -> None:
     filled(store)
-    warned = shell("store", "forget", place, "p-mistyped")
+    warned = shell("store", "erase", place, "p-mistyped")
     assert (warned.code, warned.out) == (0, "")
     assert "holds nothing of 'p-mistyped', so nothing was changed; check the id" in warned.err
-    done = shell("store", "forget", place, WHO)
+    done = shell("store", "erase", place, WHO)
     assert "4 events" in done.out
     assert "cfnade refresh MODEL" in done.out

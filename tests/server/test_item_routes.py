@@ -107,7 +107,7 @@ def test_a_noun_is_a_word() -> None:
     assert validate_item_name(" Song ") == "song"
     assert validate_item_name("board game") == "board game"
     for bad in ("", "<b>", "film1", "x" * 31, "-a"):
-        with pytest.raises(CfnadeError, match="--noun"):
+        with pytest.raises(CfnadeError, match="--item-name"):
             validate_item_name(bad)
 
 

@@ -256,7 +256,17 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
     asked_for: list[ServerSettings] = []
     monkeypatch.setattr("cfnade.server.run.run_server", asked_for.append)
     monkeypatch.setenv("CFNADE_API_KEY", "a secret of many")
-    options = ["--host", "::1", "--port", "9000", "--workers", "3", "--watch", "--cors", "*"]
+    options = [
+        "--host",
+        "::1",
+        "--port",
+        "9000",
+        "--workers",
+        "3",
+        "--watch",
+        "--allow-origin",
+        "*",
+    ]
     options += ["--allow-host", "Films.example.org", "--access-log", "json"]
     monkeypatch.setattr(sys, "argv", ["cfnade", "serve", str(user_model), *options])
     with pytest.raises(SystemExit) as ended:

@@ -267,7 +267,7 @@ def test_arguments_of_a_model_mean_a_named_side(parts: Split) -> None:
     one = CFNADE(hidden=(6,), epochs=1, threads=1).fit(parts)
     assert one.fitted_.side == "user"
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"side": "auto", "hidden": (6,)}, r"hidden \(=\(6,\)\) is for a side that is named"),
+        ({"side": "auto", "hidden": (6,)}, r"hidden \(=\(6,\)\) describes a model"),
         ({"side": "user", "minutes": 1.0}, r'minutes \(=1.0\) is for side="auto"'),
         ({"minutes": -1.0}, r"minutes \(=-1.0\) must be"),
         ({"seed": -1}, r"seed \(=-1\) must be"),

@@ -25,6 +25,7 @@ from cfnade.checkpoint.validate import validate_model
 from cfnade.exceptions import CheckpointError, ModelError
 from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import Arrays, write_arrays
+from cfnade.utils.text import option
 
 
 def save(model: FittedModel, folder: str | Path, *, with_context: bool = True) -> None:
@@ -65,7 +66,7 @@ def drop_context(model: FittedModel) -> FittedModel:
     if len(model.axes) == 2:
         raise CheckpointError(
             f"a model of side {model.side!r} reads the ratings of the items that it predicts, so "
-            'it cannot be shared without them; train one with side="user" (--side user) for that'
+            f"it cannot be shared without them; train one with {option('side', 'user')} for that"
         )
     empty = model.context.select(none).replace(times=None)
     if model.takes_histories:

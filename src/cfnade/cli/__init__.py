@@ -1,70 +1,91 @@
-"""The command line. Commands parse, call the library and print; heavy imports happen in them."""
+"""The command line: one module per command, which parses options, calls the library and prints.
+
+Modules of commands import the library inside functions, so that help pages are fast.
+"""
 
 from __future__ import annotations
 
-import io
-import logging
-import os
-import sys
 from functools import cache
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from cfnade import __version__
 from cfnade.cli import (
-    dataset,
+    batch,
+    data,
     doctor,
+    evaluate,
+    explain,
     export,
-    fresher,
-    keeping,
-    score,
-    service,
-    sharding,
+    predict,
+    recommend,
+    refresh,
+    serve,
+    similar,
+    store,
     train,
+    train_distributed,
     tune,
-    use,
 )
-from cfnade.cli.arguments import Command
-from cfnade.cli.terminal import printable_lines
-from cfnade.exceptions import CfnadeError
+from cfnade.cli.help import Command, Group
+from cfnade.cli.runner import run
+
+
+class _Root(Group):
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = [name for commands in _GROUPS.values() for name, _ in commands]
+        return sorted(super().list_commands(ctx), key=[*order, "compare"].index)
+
 
 app = typer.Typer(
+    cls=_Root,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Predict what rating a person would give an item, as a whole probability distribution.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Predict ratings with their probabilities, and recommend items.",
 )
-app.add_typer(dataset.app, name="data")
-app.add_typer(keeping.app, name="store")
-for command in (
-    train.train,
-    score.evaluate,
-    use.predict,
-    use.recommend,
-    use.similar,
-    use.explain,
-    tune.tune,
-    export.export,
-    sharding.shard,
-    service.serve,
-    fresher.refresh,
-    doctor.doctor,
-):
-    app.command(cls=Command)(command)
+_GROUPS: dict[str, list[tuple[str, Any]]] = {
+    "Train": [
+        ("data", data.app),
+        ("train", train.train),
+        ("train-distributed", train_distributed.train_distributed),
+        ("tune", tune.tune),
+        ("evaluate", evaluate.evaluate),
+    ],
+    "Use a model": [
+        ("predict", predict.predict),
+        ("recommend", recommend.recommend),
+        ("explain", explain.explain),
+        ("similar", similar.similar),
+        ("batch", batch.app),
+        ("export", export.app),
+    ],
+    "Operate a service": [
+        ("serve", serve.serve),
+        ("store", store.app),
+        ("refresh", refresh.refresh),
+        ("rollback", refresh.rollback),
+    ],
+    "Other": [("doctor", doctor.doctor)],
+}
 
 
-@cache  # once for an app, however often it runs in this process
-def add_commands(app: typer.Typer) -> None:
-    """Add the comparison, whose package imports this one."""
-    from cfnade_baselines.cli import compare
+def _register(title: str, name: str, command: Any) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=title)
+    else:
+        app.command(name, cls=Command, rich_help_panel=title)(command)
 
-    app.command("compare", cls=Command)(compare)
+
+for _title, _commands in _GROUPS.items():
+    for _name, _command in _commands:
+        _register(_title, _name, _command)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"cfnade {__version__}")
         raise typer.Exit
 
@@ -73,67 +94,21 @@ def _show_version(asked: bool) -> None:
 def _common(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    del version  # its callback has answered
+    pass
 
 
 def main() -> NoReturn:
-    """Run a command; anything wrong with its input is one message and a non-zero exit."""
-    _never_fail_to_print()
-    _log_to_stderr()
-    add_commands(app)
-    try:
-        app(prog_name="cfnade")
-    except CfnadeError as error:
-        _fail(str(error))
-    except BrokenPipeError:  # `cfnade … | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except MemoryError:
-        _fail(_OUT_OF_MEMORY)
-    except RuntimeError as error:
-        _fail(_of_the_machine(error))
-    sys.exit(0)
+    """Run the command in sys.argv."""
+    _register_compare()
+    run(app)
 
 
-_OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
+@cache
+def _register_compare() -> None:
+    """Add the command of the package of baselines, which imports this package."""
+    from cfnade_baselines.cli import compare
 
-
-def _of_the_machine(error: RuntimeError) -> str:
-    """What torch says of memory and devices; any other RuntimeError is a bug, and stays one."""
-    text = str(error).lower()
-    if any(word in text for word in ("out of memory", "can't allocate", "cannot allocate")):
-        return _OUT_OF_MEMORY
-    if any(word in text for word in ("cuda", "mps backend", "hip error", "xpu", "accelerator")):
-        return f"the device failed: {str(error).splitlines()[0]}"
-    raise error
-
-
-def _never_fail_to_print() -> None:
-    """On a terminal that knows ASCII only, a bar becomes a question mark."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"error: {printable_lines(message)}", file=sys.stderr)
-    sys.exit(1)
-
-
-class _ToStderr(logging.Handler):
-    """What the library notes (a recognised format, a download) is for the person at the shell."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(printable_lines(record.getMessage()), file=sys.stderr)
-
-
-def _log_to_stderr() -> None:
-    log = logging.getLogger("cfnade")
-    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
-        log.addHandler(_ToStderr())
-    log.setLevel(logging.INFO)
+    _register("Other", "compare", compare)

@@ -1,4 +1,4 @@
-"""`cfnade doctor`: what this installation is and what it finds."""
+"""`cfnade doctor`: the state of this installation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from typing import Annotated
 import typer
 
 from cfnade import __version__
-from cfnade.cli.at_work import compile_kernels
+from cfnade.cli.process import compile_kernels
 from cfnade.exceptions import DataError
 
 _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", "optuna")
 
 
 def doctor(
-    quick: Annotated[bool, typer.Option("--quick", help="Do not try the kernels.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not run the kernels.")] = False,
 ) -> None:
-    """Show versions, threads, device, kernels and the data that is found."""
+    """Check the installation: versions, processor, kernels, data sets.
+
+    \b
+      cfnade doctor --quick
+    """
     lines = [*_versions(), *_machine(), _cache(), *([] if quick else [_kernels()]), *_data()]
     for name, value in lines:
         print(f"{name:<18}{value}")
@@ -48,7 +52,7 @@ def _machine() -> list[tuple[str, str]]:
 
 
 def _cache() -> tuple[str, str]:
-    """Whether kernels were compiled before, as it is until somebody waits for them."""
+    """Return the state of the kernel cache."""
     from cfnade.kernels.warmup import kernel_cache_folder, missing_groups
 
     missing, folder = missing_groups(), kernel_cache_folder()
@@ -59,7 +63,7 @@ def _cache() -> tuple[str, str]:
 
 
 def _kernels() -> tuple[str, str]:
-    """The smallest work there is: this compiles the kernels if nothing did before."""
+    """Run every kernel once; missing ones are compiled."""
     from cfnade.kernels.warmup import GROUPS
 
     began = time.monotonic()
@@ -79,13 +83,13 @@ def _data() -> list[tuple[str, str]]:
 
 
 def _place(name: str, path: Path) -> str:
-    """Where a set lies; a folder of Netflix may hold its titles alone."""
-    from cfnade.data.readers.files import holds_netflix, open_source
+    """Return where a data set is; a folder of Netflix may lack the ratings."""
+    from cfnade.data.readers.files import NETFLIX, open_source, published_files
 
     if name != "netflix":
         return str(path)
     try:
-        whole = holds_netflix(open_source(path))
+        whole = NETFLIX in published_files(open_source(path))
     except DataError:
         whole = False
     return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

@@ -1,107 +1,120 @@
-"""`cfnade export`: what a model says, or the model itself, for other programs."""
+"""`cfnade export …`: recommendations, embeddings, or the model itself for other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from cfnade.cli.arguments import Model
+from cfnade.cli.help import Command, Group
+from cfnade.cli.options import Model
 from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
-from cfnade.utils.validation import check_choice
 
-if TYPE_CHECKING:
-    from cfnade.inference.predictor import Predictor
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Export recommendations, embeddings, ONNX or a static site.",
+)
+TableFile = Annotated[Path, typer.Argument(help=".parquet or .csv file to write.", metavar="OUT")]
 
-WHAT = ("recommendations", "items", "users")
 
-
-def export(
+@app.command(cls=Command)
+def recommendations(
     model: Model,
-    out: Annotated[
-        Path | None,
-        typer.Argument(help="The .parquet or .csv file to write.", show_default=False),
-    ] = None,
+    out: TableFile,
     *,
-    what: Annotated[
-        str,
-        typer.Option(
-            help="recommendations (the best items of every user), items or users (embeddings)."
-        ),
-    ] = "recommendations",
-    n: Annotated[int, typer.Option("-n", help="Recommendations a user.")] = 100,
-    onnx: Annotated[
-        Path | None,
-        typer.Option(help="Write the pass for somebody new as an ONNX file.", show_default=False),
-    ] = None,
-    web: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the page as static files that predict in the browser.", show_default=False
-        ),
-    ] = None,
-    noun: Annotated[
-        str | None,
-        typer.Option(help="With --web: what one item is, such as book.", show_default=False),
-    ] = None,
+    n: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, help="Recommendations for each user.")
+    ] = 100,
 ) -> None:
-    """Write predictions or embeddings of all users or items as Parquet, or the model itself.
+    """Export the best items of every user.
+
+    For models with many users, see `cfnade batch recommend`.
 
     \b
-      cfnade export model best.parquet -n 50
-      cfnade export model items.parquet --what items
-      cfnade export model --onnx model.onnx
-      cfnade export model --web site
+      cfnade export recommendations model best.parquet -n 50
     """
-    from cfnade.inference.predictor import Predictor
+    from cfnade.cli.user_input import load_predictor, require_writable, write_frame
 
-    check_choice("what", what, WHAT, error=PredictionError)
-    targets = [one for one in (out, onnx, web) if one is not None]
-    if noun is not None and web is None:
-        raise PredictionError(f"--noun {noun} is for the page; give it with --web, or leave it out")
-    if len(targets) != 1:
-        raise PredictionError(
-            "say what to write: a .parquet or .csv FILE, or --onnx FILE, or --web FOLDER, one of "
-            f"them; {len(targets) or 'none'} given"
-        )
-    if out is not None:
-        _table(model, out, what, n)
-    elif onnx is not None:
-        _graph(Predictor.load(model), onnx)
-    elif web is not None:
-        from cfnade.integrations.static_site import write_web
-        from cfnade.server.item_metadata import validate_item_name
-
-        written = write_web(Predictor.load(model), web, noun=validate_item_name(noun))
-        size = f"{written.bytes / 1e6:.2f} MB in all"
-        print(f"{web}: a page with {count_of(written.items, 'item')}, {size}")
-        print(f"to look at it: python -m http.server -d {web}; any web server can hand it out")
-
-
-def _table(model: Path, out: Path, what: str, n: int) -> None:
-    from cfnade.cli.sheets import check_out, write_frame
-    from cfnade.inference.predictor import Predictor
-    from cfnade.inference.similarity import embeddings
-
-    check_out(out)
-    predictor = Predictor.load(model)
-    if what == "recommendations":
-        frame = predictor.recommend(predictor.users.table.tolist(), n=n)
-    else:
-        frame = embeddings(predictor.fitted, "item" if what == "items" else "user")
+    require_writable(out)
+    predictor = load_predictor(model)
+    frame = predictor.recommend(predictor.users.table.tolist(), n=n)
     write_frame(frame, out)
     print(f"{out}: {count_of(len(frame), 'row')}")
 
 
-def _graph(predictor: Predictor, out: Path) -> None:
+@app.command(cls=Command)
+def embeddings(
+    model: Model,
+    out: TableFile,
+    *,
+    side: Annotated[
+        Literal["item", "user"], typer.Option("--side", help="Whose embeddings.")
+    ] = "item",
+) -> None:
+    """Export the embeddings of items or users.
+
+    \b
+      cfnade export embeddings model items.parquet
+      cfnade export embeddings model users.parquet --side user
+    """
+    from cfnade.cli.user_input import load_predictor, require_writable, write_frame
+    from cfnade.inference import similarity
+
+    require_writable(out)
+    frame = similarity.embeddings(load_predictor(model).fitted, side)
+    write_frame(frame, out)
+    print(f"{out}: {count_of(len(frame), 'row')}")
+
+
+@app.command(cls=Command)
+def onnx(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="ONNX file to write.", metavar="OUT")],
+) -> None:
+    """Export the predictions for a new user as an ONNX graph.
+
+    \b
+      cfnade export onnx model model.onnx
+    """
+    from cfnade.cli.user_input import load_predictor
+
     try:
         from cfnade.integrations.onnx import write_onnx
     except ImportError:
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
         ) from None
-    written = write_onnx(predictor.fitted, out)
-    what = f"{count_of(len(written.items), 'item')}, {out.stat().st_size / 1e6:.1f} MB"
-    print(f"{out}: the pass for somebody new, {what}")
+    written = write_onnx(load_predictor(model).fitted, out)
+    size = f"{out.stat().st_size / 1e6:.1f} MB"
+    print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
+
+
+@app.command(cls=Command)
+def site(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="Folder to write.", metavar="OUT")],
+    *,
+    item_name: Annotated[
+        str | None,
+        typer.Option(
+            "--item-name", metavar="WORD", help="What the page calls an item, such as book."
+        ),
+    ] = None,
+) -> None:
+    """Export the page as static files that predict in the browser.
+
+    \b
+      cfnade export site model site
+    """
+    from cfnade.cli.user_input import load_predictor
+    from cfnade.integrations.static_site import write_web
+    from cfnade.server.item_metadata import validate_item_name
+
+    written = write_web(load_predictor(model), out, noun=validate_item_name(item_name))
+    size = f"{written.bytes / 1e6:.2f} MB in total"
+    print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")
+    print(f"to look at it: python -m http.server -d {out}; any web server can host it")

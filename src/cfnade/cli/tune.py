@@ -7,24 +7,26 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import typer
-from annotated_types import Ge
 
-from cfnade.cli.arguments import Data, with_reading
+from cfnade.cli.options import Data, Threads
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import TrainingError
-from cfnade.utils.validation import check_scalar
 
 
-@with_reading
 def tune(
     data: Data,
     *,
-    out: Annotated[Path, typer.Option("--out", help="The folder of the search.")],
-    recipe: Annotated[str, typer.Option(help="The recipe to start from.")] = "default",
-    split: Annotated[str, typer.Option(help="How to cut the ratings.")] = "paper:0",
-    trials: Annotated[int, typer.Option(help="How many recipes to try in all.")] = 20,
-    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
-    reading: dict[str, Any],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the search.")],
+    recipe: Annotated[
+        str, typer.Option("--recipe", metavar="NAME", help="Recipe to start from.")
+    ] = "default",
+    split: Annotated[
+        str, typer.Option("--split", metavar="NAME", help="How to split the ratings.")
+    ] = "paper:0",
+    trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, help="Number of recipes to try.")
+    ] = 20,
+    n_threads: Threads = None,
 ) -> None:
     """Search for better training options by validation RMSE.
 
@@ -35,7 +37,6 @@ def tune(
       cfnade tune ratings.csv --out search --trials 30
       cfnade train ratings.csv --recipe search/best.toml --out model
     """
-    check_scalar("trials", trials, int, Ge(1), error=TrainingError)
     try:
         import optuna
         import tomli_w  # noqa: F401  # before hours of trials, not after the first
@@ -47,7 +48,7 @@ def tune(
     from cfnade.recipes import load_recipe
 
     base = load_recipe(recipe)
-    parts = load_split(data, split, **reading)
+    parts = load_split(data, split)
     if len(parts.valid) == 0:
         raise TrainingError(f"split {split} has no validation part to choose by; take another")
     out.mkdir(parents=True, exist_ok=True)
@@ -58,7 +59,7 @@ def tune(
     for number in range(len(finished), trials):
         trial = study.ask()
         candidate = replace(base, training=sample_config(trial, base.training))
-        rmse = _valid_rmse(parts, candidate, threads)
+        rmse = _valid_rmse(parts, candidate, n_threads)
         study.tell(trial, rmse)
         best = replace(base.training, **study.best_params)
         measured = {"valid_rmse": round(study.best_value, 5), "split": split}
@@ -129,11 +130,11 @@ def _open_study(file: Path, name: str) -> Any:
         ) from error
 
 
-def _valid_rmse(parts: Any, recipe: Any, threads: int | None) -> float:
+def _valid_rmse(parts: Any, recipe: Any, n_threads: int | None) -> float:
     from cfnade.training.options import RunOptions
     from cfnade.training.plan import plan_side
     from cfnade.training.train import train
 
     plan = plan_side(recipe.side, recipe.model, recipe.training)
-    trained = train(parts, plan, RunOptions(n_threads=threads))
-    return float(trained.model.facts["valid"]["rmse"])
+    result = train(parts, plan, RunOptions(n_threads=n_threads))
+    return float(result.model.facts["valid"]["rmse"])

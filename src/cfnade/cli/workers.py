@@ -1,7 +1,7 @@
-"""GlooGroup as workers of an engine: Ray's TorchTrainer or Spark's TorchDistributor.
+"""Ranks as workers of a cluster: Ray's TorchTrainer or Spark's TorchDistributor.
 
-Each worker calls the same function that torchrun's ranks run. What ranks have to say comes back to
-the process that was asked; workers that are lost are started again as often as was asked for.
+Workers call the function that torchrun's ranks call, and write their result to a file for the
+process of the command. Lost workers are restarted.
 """
 
 from __future__ import annotations
@@ -14,43 +14,36 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from annotated_types import Ge
-
-from cfnade.cli.ranked import Launch, SaidElsewhereError, train_rank
+from cfnade.cli.train_distributed import ReportedElsewhereError, Run, train_rank
 from cfnade.distributed.engines import open_engine
 from cfnade.exceptions import CfnadeError, TrainingError
-from cfnade.utils.validation import check_choice, check_scalar
 
-Told = dict[str, str]
-"""What rank 0 said in the end, or an error; nothing of a rank that was silent."""
+RankResult = dict[str, str]
+"""The summary of rank 0 or an error; empty for other ranks."""
 
 
 class _LostError(Exception):
-    """The engine lost workers; its own words."""
+    """The cluster lost workers; with its message."""
 
 
-def on_workers(given: Launch, engine: str, workers: int | None, restarts: int) -> None:
-    """Train on so many workers of an engine, and say how it ended."""
-    check_choice("engine", engine, ("ray", "spark"), error=TrainingError)
-    count = check_scalar(
-        "workers", 2 if workers is None else workers, int, Ge(1), error=TrainingError
-    )
-    run: Callable[[Launch, int], Told] = {"ray": _on_ray, "spark": _on_spark}[engine]
-    running = open_engine(engine, count)
+def train_on_cluster(run: Run, engine: str, workers: int, max_restarts: int) -> None:
+    """Train on the workers of a cluster and print the summary."""
+    launch: Callable[[Run, int], RankResult] = {"ray": _on_ray, "spark": _on_spark}[engine]
+    cluster = open_engine(engine, workers)
     try:
-        for attempt in range(restarts + 1):
+        for attempt in range(max_restarts + 1):
             try:
-                told = run(given._replace(resume=given.resume or attempt > 0), count)
+                result = launch(run._replace(resume=run.resume or attempt > 0), workers)
                 break
             except _LostError as error:
-                if attempt == restarts:
-                    raise TrainingError(_lost(given.out, engine, error)) from error
-                print(f"{engine} lost workers; starting again", file=sys.stderr)
+                if attempt == max_restarts:
+                    raise TrainingError(_lost(run.out, engine, error)) from error
+                print(f"{engine} lost workers; restarting", file=sys.stderr)
     finally:
-        running.close()
-    if "error" in told:
-        raise TrainingError(told["error"])
-    print(told["said"])
+        cluster.close()
+    if "error" in result:
+        raise TrainingError(result["error"])
+    print(result["summary"])
 
 
 def _lost(out: Path, engine: str, error: _LostError) -> str:
@@ -58,28 +51,28 @@ def _lost(out: Path, engine: str, error: _LostError) -> str:
 
     how = "nothing was saved yet: start again"
     if exists(out):
-        how = "the last saved state is whole: go on with the same command and --resume"
+        how = "the last saved state is intact: continue with the same command and --resume"
     return f"{engine} lost workers ({str(error).strip().splitlines()[-1][:200]}); {how}"
 
 
-def told_by(described: str) -> Told:
-    """What a worker does: the part of one rank."""
-    fields = json.loads(described)
-    launch = Launch(**(fields | {"out": Path(fields["out"])}))
+def run_rank(encoded: str) -> RankResult:
+    """Train as one rank, in a worker."""
+    fields = json.loads(encoded)
+    run = Run(**(fields | {"out": Path(fields["out"])}))
     try:
-        return {"said": train_rank(launch) or ""}
-    except SaidElsewhereError:
+        return {"summary": train_rank(run) or ""}
+    except ReportedElsewhereError:
         return {}
     except CfnadeError as error:
         return {"error": str(error)}
 
 
-def _described(given: Launch) -> str:
-    """As another machine reads it: paths are whole."""
-    return json.dumps(given._asdict() | {"out": str(given.out.resolve())}, default=str)
+def _encode(run: Run) -> str:
+    """Return the options as JSON with absolute paths, for other machines."""
+    return json.dumps(run._asdict() | {"out": str(run.out.resolve())}, default=str)
 
 
-def _on_ray(given: Launch, workers: int) -> Told:
+def _on_ray(run: Run, workers: int) -> RankResult:
     from ray.exceptions import RayError
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -87,28 +80,29 @@ def _on_ray(given: Launch, workers: int) -> Told:
     def loop(config: dict[str, Any]) -> None:
         import ray.train
 
-        told = told_by(config["given"])
-        path = Path(config["answers"]) / str(ray.train.get_context().get_world_rank())
-        path.write_text(json.dumps(told))
+        result = run_rank(config["run"])
+        path = Path(config["results"]) / str(ray.train.get_context().get_world_rank())
+        path.write_text(json.dumps(result))
         ray.train.report({})
 
-    with _answers(given.out) as answers:
+    with _results_folder(run.out) as folder:
         trainer = TorchTrainer(
             loop,
-            train_loop_config={"given": _described(given), "answers": answers},
-            torch_config=TorchConfig(backend="gloo", timeout_s=int(given.timeout)),
+            train_loop_config={"run": _encode(run), "results": folder},
+            torch_config=TorchConfig(backend="gloo", timeout_s=int(run.timeout)),
             scaling_config=ScalingConfig(num_workers=workers, use_gpu=False),
-            run_config=RunConfig(storage_path=answers),
+            run_config=RunConfig(storage_path=folder),
         )
         try:
             trainer.fit()
         except (RayError, RuntimeError) as error:
             raise _LostError(str(error) or repr(error)) from error
-        told = [json.loads((Path(answers) / str(rank)).read_text()) for rank in range(workers)]
-    return _together(told)
+        paths = [Path(folder) / str(rank) for rank in range(workers)]
+        results = [json.loads(path.read_text()) for path in paths]
+    return _combined(results)
 
 
-def _on_spark(given: Launch, workers: int) -> Told:
+def _on_spark(run: Run, workers: int) -> RankResult:
     from pyspark.ml.torch.distributor import TorchDistributor
     from pyspark.sql import SparkSession
 
@@ -117,26 +111,25 @@ def _on_spark(given: Launch, workers: int) -> Told:
     local = str(session.sparkContext.master).startswith("local")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     distributor = TorchDistributor(num_processes=workers, local_mode=local, use_gpu=False)
-    with _answers(given.out) as answers:
+    with _results_folder(run.out) as folder:
         try:
-            distributor.run(tell, _described(given), answers)
-        except Exception as error:  # whatever Spark makes of a process that died
+            distributor.run(write_result, _encode(run), folder)
+        except Exception as error:  # Spark has no common class for lost processes
             raise _LostError(str(error) or repr(error)) from error
-        told = [json.loads(path.read_text()) for path in sorted(Path(answers).iterdir())]
-    return _together(told)
+        results = [json.loads(path.read_text()) for path in sorted(Path(folder).iterdir())]
+    return _combined(results)
 
 
-def tell(described: str, answers: str) -> None:
-    """The same, kept for the process that was asked: Spark brings it rank 0's words alone."""
-    (Path(answers) / os.environ["RANK"]).write_text(json.dumps(told_by(described)))
+def write_result(encoded: str, folder: str) -> None:
+    """Train as one rank and write its result to a file: Spark returns that of rank 0 only."""
+    (Path(folder) / os.environ["RANK"]).write_text(json.dumps(run_rank(encoded)))
 
 
-def _answers(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder that all workers see, as they see the one that the model goes to."""
-    return tempfile.TemporaryDirectory(prefix=".answers-", dir=out.resolve().parent)
+def _results_folder(out: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder that all workers see: it is beside the output folder."""
+    return tempfile.TemporaryDirectory(prefix=".results-", dir=out.resolve().parent)
 
 
-def _together(told: list[Told]) -> Told:
-    """The first error, or what rank 0 said."""
-    errors = [one for one in told if "error" in one]
-    return errors[0] if errors else told[0]
+def _combined(results: list[RankResult]) -> RankResult:
+    """Return the first error, or the result of rank 0."""
+    return next((result for result in results if "error" in result), results[0])

@@ -63,10 +63,12 @@ def component_names(side: object, *, ridge: int = 0, time: bool = False) -> tupl
     names = LISTS.get(side, tuple(side.split("+"))) if isinstance(side, str) else ()
     if not names or not set(names) <= set(KINDS) or len(set(names)) < len(names):
         more = sorted(set(KINDS) - {"user", "item"})
-        raise TrainingError(
-            f"side (={side!r}) must be {SIDE_CHOICES}, or several sides joined by +; further "
-            f"sides: {', '.join(more)}"
+        reason = (
+            f"must be {SIDE_CHOICES}, or several sides joined by +; further sides: "
+            f"{', '.join(more)}"
         )
+        message = f"side (={side!r}) {reason}"
+        raise TrainingError(message, field="side", value=side, reason=reason)
     if ridge and names in WITH_RIDGE:
         names = WITH_RIDGE[names]
     return (*names, "time") if time and "time" not in names else names

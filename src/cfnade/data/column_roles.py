@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,14 +97,8 @@ _OPINIONS = {
     *("pos", "neg"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
-_ADVICE = {
-    "preference": "give rating={name!r} if it holds them, weight={name!r} if it counts or measures "
-    "use (plays, hours), or implicit=True to ignore it",
-    "signed preference": "give rating={name!r} if it holds them, or implicit=True to ignore it",
-    "words": "write numbers in place of its words and give rating={name!r}, or give implicit=True "
-    "to ignore it",
-}
-"""What to do about a column that looks like ratings, by its kind; weights must be above 0."""
+_ADVISED = ("preference", "signed preference", "words")
+"""Kinds of columns that look like ratings, about which the user decides."""
 _STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
 _SAMPLE = 10_000  # rows of a column that are examined
 _MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
@@ -164,10 +159,10 @@ class ColumnRoles:
         for place in (place for place in range(width) if place not in used):
             name = place if names is None else names[place]
             kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            if kind in _ADVICE and self.weight is None:
+            if kind in _ADVISED and self.weight is None:
                 raise DataError(
                     f"{label}: column {name!r} looks like ratings, but is not named so; "
-                    + _ADVICE[kind].format(name=name)
+                    + _advice(kind, name)
                 )
             if kind == "amount":
                 amounts.append(name)
@@ -186,7 +181,10 @@ def assign_roles(
         elif value is not None:
             requested[role] = value
     if options.implicit and "rating" in requested:
-        raise DataError("rating= and implicit=True exclude each other; leave one of them out")
+        raise DataError(
+            f"{option('rating')} and {option('implicit', True)} exclude each other; leave one "
+            "of them out"
+        )
     places = {role: _position(role, c, names, width, label) for role, c in requested.items()}
     if len(set(places.values())) < len(places):
         raise DataError(f"{label}: one column is given twice: {requested}")
@@ -211,8 +209,9 @@ def assign_roles(
     implicit = "rating" not in places
     if not implicit and "weight" in places:
         raise DataError(
-            f"{label}: weight={options.weight!r} is for interactions, and column "
-            f"{places['rating']} (from 0) has the ratings; leave it out, or add implicit=True if "
+            f"{label}: {option('weight', options.weight)} is for interactions, and column "
+            f"{places['rating']} (from 0) has the ratings; leave it out, or add "
+            f"{option('implicit', True)} if "
             "there are no ratings"
         )
     if implicit and options.weight is None and names is not None:
@@ -229,16 +228,33 @@ def assign_roles(
 def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequence[Any]) -> str:
     labels = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
     column_list = ", ".join(r if r == name else f"{r} {name}" for r, name in labels.items())
-    offer = f"; weight={amounts[0]!r} (--weight) weighs rows by that column" if amounts else ""
+    weight = option("weight", amounts[0]) if amounts else ""
+    offer = f"; {weight} weighs rows by that column" if amounts else ""
     return (
         "no column of ratings, so every line was taken as an interaction "
         f"({column_list if names else 'columns: ' + column_list}){offer}; if there is one, name it "
-        "with rating= (--rating)"
+        f"with {option('rating')}"
+    )
+
+
+def _advice(kind: str, name: int | str) -> str:
+    """Return what to do about a column that looks like ratings; weights must be above 0."""
+    rating, implicit = option("rating", name), option("implicit", True)
+    if kind == "words":
+        return (
+            f"write numbers in place of its words and give {rating}, or give {implicit} to "
+            "ignore it"
+        )
+    if kind == "signed preference":
+        return f"give {rating} if it holds them, or {implicit} to ignore it"
+    return (
+        f"give {rating} if it holds them, {option('weight', name)} if it counts or measures use "
+        f"(plays, hours), or {implicit} to ignore it"
     )
 
 
 def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return a key of `_ADVICE`, "amount" or None, from the values of a column and its name."""
+    """Return one of `_ADVISED`, "amount" or None, from the values of a column and its name."""
     import polars as pl
 
     from cfnade.data.raw_table import to_numbers
@@ -287,8 +303,12 @@ def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> 
 
 
 def _question(missing: list[str], names: Sequence[str] | None, width: int, label: str) -> str:
-    arguments = ", ".join(f"{role}=" for role in missing)
-    no_ratings = "; implicit=True if lines are clicks or the like" if "rating" in missing else ""
+    arguments = ", ".join(option(role) for role in missing)
+    no_ratings = (
+        (f"; {option('implicit', True)} if lines are clicks or the like")
+        if "rating" in missing
+        else ""
+    )
     return (
         f"{label}: which column is the {' and which the '.join(missing)}? There are "
         f"{_listed(names, width)}; name it with {arguments} (a name, or a position from 0"
@@ -312,9 +332,13 @@ def _position(
             )
     there = _listed(names, width)
     if isinstance(requested_column, str) and not requested_column.isdecimal():
-        raise DataError(f"{label}: {role}={requested_column!r} is no column; there are {there}")
+        raise DataError(
+            f"{label}: {option(role, requested_column)} is no column; there are {there}"
+        )
     if not 0 <= int(requested_column) < width:
-        raise DataError(f"{label}: {role}={requested_column}: there are {there}, counted from 0")
+        raise DataError(
+            f"{label}: {option(role, requested_column)}: there are {there}, counted from 0"
+        )
     return int(requested_column)
 
 
@@ -328,7 +352,7 @@ def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") 
         if label and bare.count(candidate) > 1:
             raise DataError(
                 f"{label}: {bare.count(candidate)} columns are named {names[place]!r}; give the "
-                "position (from 0) of the one that counts, such as rating=2"
+                f"position (from 0) of the one that counts, such as {option('rating', 2)}"
             )
         return place
     return None

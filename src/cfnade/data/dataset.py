@@ -166,13 +166,9 @@ class Dataset(Memo):
         return {name: getattr(self, name) for name in (*TABLES, "scale", "source")}
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns: users, items, levels and, where there are some, times, weights."""
-        return tuple(name for name in _COLUMNS if name in self._columns)
-
-    def dtype(self, column: str) -> np.dtype[Any]:
-        """Return the type of a column without copying it."""
-        return self._columns[column].dtype
+    def dtypes(self) -> dict[str, np.dtype[Any]]:
+        """Types of the columns: users, items, levels and, where there are some, times, weights."""
+        return {name: self._columns[name].dtype for name in _COLUMNS if name in self._columns}
 
     def chunks(self, *columns: str) -> Iterator[tuple[Array, ...]]:
         """Yield some columns, four million rows at a time."""
@@ -215,7 +211,7 @@ class Dataset(Memo):
         noun = "interaction" if self.implicit else "rating"
         sizes = f"{count_of(len(self), noun)} of {count_of(self.n_items, 'item')}"
         scale = "" if self.implicit else f", scale {self.scale}"
-        present = [*self.columns, *(table for table in TABLES if getattr(self, table) is not None)]
+        present = [*self._columns, *(table for table in TABLES if getattr(self, table) is not None)]
         extra = [column for column in ("weights", "times", "titles", "genres") if column in present]
         return (
             f"<{type(self).__name__} {name}{sizes} by {count_of(self.n_users, 'user')}{scale}"
@@ -300,7 +296,8 @@ class Dataset(Memo):
         """Append the rows of another subset of the same data; lazy if both have one base."""
         same = self.user_ids is dataset.user_ids or np.array_equal(self.user_ids, dataset.user_ids)
         same = same and np.array_equal(self.item_ids, dataset.item_ids)
-        if not same or self.scale != dataset.scale or self.columns != dataset.columns:
+        same = same and self._columns.keys() == dataset._columns.keys()
+        if not same or self.scale != dataset.scale:
             raise DataError("only subsets of one data set can be concatenated")
         first, second = self._subset, dataset._subset
         one_base = all(self._columns[name] is dataset._columns[name] for name in self._columns)

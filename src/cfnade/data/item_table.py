@@ -20,6 +20,7 @@ from cfnade.data.readers.frames import to_polars
 from cfnade.data.readers.tables import read_whole
 from cfnade.data.readers.text import BadLines, decode, read_fields, sniff
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ def _read_file(source: SourceFiles, name: str) -> _Table:
 
 
 def _read(items: Any) -> _Table:
-    return _typed(to_polars(items), "item_features=")
+    return _typed(to_polars(items), option("item_features"))
 
 
 def _typed(frame: pl.DataFrame, label: str) -> _Table:

@@ -29,7 +29,7 @@ from cfnade.data.remote import (
     resolve,
     url_scheme,
 )
-from cfnade.data.scale import Scale
+from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import (
     MOVIELENS_100K_SPLITS,
     Split,
@@ -40,6 +40,7 @@ from cfnade.data.splits import (
 from cfnade.data.storage import cached
 from cfnade.data.validate import Duplicates, Weighting, build
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 from cfnade.utils.validation import describe_unknown, options
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,9 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if self.scale is not None and self.bins is not None:
-            raise DataError("scale= and bins= exclude each other: give one of them")
+            raise DataError(
+                f"{option('scale')} and {option('bins')} exclude each other: give one of them"
+            )
 
     def describes_file(self) -> bool:
         """Return whether an option describes the layout of the file."""
@@ -87,6 +90,9 @@ class LoadOptions:
     def text_options(self) -> list[str]:
         """Return the options that were given and make sense for text only."""
         return [name for name in _TEXT if getattr(self, name) not in (None, False)]
+
+
+_DEFAULTS = LoadOptions()
 
 
 def load(data: Any, *, item_features: Any = None, cache: bool = True, **options: Any) -> Dataset:
@@ -129,9 +135,9 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
         if name not in LoadOptions.__dataclass_fields__:
             names = [*LoadOptions.__dataclass_fields__, "item_features", "cache"]
             raise DataError(describe_unknown("load option", name, names))
-    load_options = LoadOptions(**options)
+    load_options = LoadOptions(**options) if options else _DEFAULTS
     if isinstance(data, Dataset):
-        if load_options != LoadOptions():
+        if load_options != _DEFAULTS:
             raise DataError("these are Ratings already; give such arguments when loading the file")
         ratings = data
     elif isinstance(data, str) and "://" in data and url_scheme(data) in DATABASES:
@@ -143,7 +149,7 @@ def load(data: Any, *, item_features: Any = None, cache: bool = True, **options:
     elif load_options.query is None:
         ratings = _load_table(data, load_options)
     else:
-        raise DataError("query= is for databases, not for tables in memory; leave it out")
+        raise DataError(f"{option('query')} is for databases, not tables in memory; leave it out")
     if item_features is not None:
         from cfnade.data.item_table import join_item_table
 
@@ -165,7 +171,8 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
     """Load a path, a data set's name, or what a URL leads to."""
     published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, options.query)
-    options, companions = replace(options, query=None), companion_files(path)
+    options = options if options.query is None else replace(options, query=None)
+    companions = companion_files(path)
 
     def parse() -> tuple[Dataset, str]:
         table = read(path, options, companions)
@@ -173,7 +180,7 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
             table = _relabel(table, published, path)
         ratings = build(table, options)
         if published is not None:
-            published.check(ratings, path, len(table))
+            published.check(ratings, path, table.frame.height)
         return ratings, _describe(table, ratings, options)
 
     if (path.parent / INPUT_MARK).exists() and is_stored_input(path):
@@ -211,8 +218,8 @@ def companion_files(path: Path) -> list[Path]:
 def _describe(table: RawTable, ratings: Dataset, options: LoadOptions) -> str:
     """Return what was recognized, and how many identical rows were dropped."""
     identical = 0
-    if not table.implicit and options.min_rating is None and options.duplicates == "error":
-        identical = len(table) - len(ratings)
+    if ratings.scale != INTERACTIONS and options.duplicates == "error":
+        identical = table.frame.height - len(ratings)
     words = f"{identical:,} identical duplicate rows were dropped" if identical else ""
     return "; ".join(filter(None, [table.description, table.assumed, words]))
 

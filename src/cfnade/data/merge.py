@@ -17,6 +17,7 @@ from cfnade.data.dataset import (
 )
 from cfnade.data.scale import Scale, infer_scale
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 
 def merge(first: Dataset, second: Dataset) -> Ratings | Interactions:
@@ -55,7 +56,7 @@ def _common_scale(first: Scale, second: Scale) -> Scale:
     if 1 in (len(first), len(second)):
         raise DataError(
             "one part holds ratings, the other interactions; read both the same way, with "
-            "rating= or implicit=True"
+            f"{option('rating')} or {option('implicit', True)}"
         )
     if first.edges is not None or second.edges is not None:
         raise DataError(

@@ -17,10 +17,10 @@ import polars as pl
 
 from cfnade.data.scale import Scale
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 Locate = Callable[[int], str]
 """Returns the place of a row for messages, such as "ratings.csv:17"."""
-
 REPLACEMENT = "\ufffd"
 """Stands where bytes of a damaged text could not be decoded."""
 
@@ -29,7 +29,6 @@ _UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # above a bound: nano-, 
 _EXACT = 2.0**53  # beyond it a float no longer distinguishes neighbors
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30  # they and their sums fit into 32 bits
 _FILL = "remove that row or fill it in"
-_NO_TIME = "correct it, name another column with time=, or leave times out with time=False"
 _DATE = "a number nor a date such as 2005-09-06"
 
 _DATES = (
@@ -42,6 +41,10 @@ _SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%
 _GERMAN = "januar jänner februar märz mär mrz mai juni juli oktober okt dezember dez"
 _ENGLISH = "January January February March Mar Mar May June July October Oct December Dec"
 _SAMPLE = 200  # distinct dates that a format is tried on first
+
+
+def _hint(first: str = "correct it", role: str = "time") -> str:
+    return f"{first}, name another column with {option(role)}, or give {option(role, False)}"
 
 
 class DateError(DataError):
@@ -60,7 +63,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class RawTable:
-    """The result of a reader: canonical columns, no cell missing, nothing else checked.
+    """The result of a reader: canonical columns, no cell missing, numbers finite.
 
     The columns are user and item (integers or strings), rating, or weight or neither for
     interactions, and perhaps time (seconds since 1970). NumPy arrays enter without a copy.
@@ -69,12 +72,9 @@ class RawTable:
     frame: pl.DataFrame
     locate: Locate = "row {}".format
     """Says where a row stands in the source; rows count from 0."""
-    label: str = ""
-    """What messages call the source."""
-    description: str = ""
-    """What was recognized and skipped."""
-    assumed: str = ""
-    """What the reader assumed without being told."""
+    label: str = ""  # what messages call the source
+    description: str = ""  # what was recognized and skipped
+    assumed: str = ""  # what the reader assumed without being told
     scale: Scale | None = None  # if the source states it
     source: str = ""  # the name of a published data set
     item_table: pl.DataFrame | None = None  # item, title, genres
@@ -91,14 +91,17 @@ class RawTable:
         weights: Any = None,
         **attributes: Any,
     ) -> RawTable:
-        """Return the table of arrays or series of equal length."""
+        """Return the table of arrays or series of equal length; cells are checked."""
         columns = {"user": users, "item": items, "rating": ratings, "weight": weights}
         columns = {k: v for k, v in (columns | {"time": times}).items() if v is not None}
         lengths = {role: len(column) for role, column in columns.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{n:,} of {role}" for role, n in lengths.items())
             raise DataError(f"the columns have different lengths: {counts}")
-        return cls(pl.DataFrame([pl.Series(r, c) for r, c in columns.items()]), **attributes)
+        series = {role: pl.Series(role, column) for role, column in columns.items()}
+        locate = attributes.get("locate", cls.locate)
+        parsed = parse_or_raise(series, lambda row, _: locate(row), exact_times=True)
+        return cls(parsed.frame, **attributes)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -310,16 +313,15 @@ def parse_numbers(column: pl.Series, locate: Locate, noun: str) -> Parsed:
             return f"the {noun} is missing", _FILL
         if value is not None and np.isfinite(value):
             limit = "above 0" if value <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
-            remedy = "correct or remove the line, name another column with weight=, or leave "
-            remedy += "weights out with weight=False"
-            return f"weight {value:g}: a weight must be {limit}", remedy
+            fault = f"weight {value:g}: a weight must be {limit}"
+            return fault, _hint("correct or remove the line", "weight")
         if value is not None:
             return f"{noun} {value} is not a finite number", "correct or remove it"
         if "," in str(text):
             remedy = "write decimals with a point, as in 3.5"
         else:
-            remedy = f"correct or remove the line, or name the column of {noun}s with {noun}="
-            remedy += ", or add implicit=True if there is none" if noun == "rating" else ""
+            remedy = f"correct or remove the line, or name the column with {option(noun)}"
+            remedy += f", or add {option('implicit', True)}" if noun == "rating" else ""
         return f"{noun} {_quoted(str(text))} is not a number", remedy
 
     return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
@@ -372,7 +374,7 @@ def parse_times(column: pl.Series, locate: Locate, *, exact: bool = False) -> Pa
 
 
 def _missing_time(_: int) -> tuple[str, str]:
-    return "the time is missing", _NO_TIME
+    return "the time is missing", _hint()
 
 
 def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
@@ -396,8 +398,8 @@ def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
             return fine.explain(int((places < row).sum()))
         number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
         if number is not None or _iso_seconds(str(text)) is not None:
-            return f"time {_quoted(str(text))} is not written like the others", _NO_TIME
-        return f"time {_quoted(str(text))} is neither {_DATE}", _NO_TIME
+            return f"time {_quoted(str(text))} is not written like the others", _hint()
+        return f"time {_quoted(str(text))} is neither {_DATE}", _hint()
 
     return Parsed(pl.Series(seconds), bad, explain)
 
@@ -406,16 +408,16 @@ def _numeric_times(values: pl.Series) -> Parsed:
     """Return whole seconds of times that may be in milli-, micro- or nanoseconds."""
     array = values.to_numpy()
     bad, fault = ~np.isfinite(array), "is not a finite number"
-    high = float(array.max(initial=0))
-    bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
-    if not bad.any() and unit > 1:
-        bad = (array > 0) & (array <= bound)
-        fault = f"and time {high:.0f} cannot be in the same unit"
-    seconds = array // unit if unit > 1 else array
     if not bad.any():
+        high = float(array.max(initial=0))
+        bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
+        seconds = array // unit if unit > 1 else array
         bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
+        if unit > 1:
+            bad = (array > 0) & (array <= bound)
+            fault = f"and time {high:.0f} cannot be in the same unit"
     if bad.any():
-        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _NO_TIME))
+        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _hint()))
     return Parsed(pl.Series(seconds.astype(np.int64)))
 
 
@@ -444,17 +446,15 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
     row = first_true(texts.is_not_null())
     subject = f"{locate(row)}: time {_quoted(str(texts[row]))}"
     if not fitting:
-        raise DateError(f"{subject} is neither {_DATE}, nor in another common format; {_NO_TIME}")
-    least = min(values.null_count() for values in fitting.values())
+        raise DateError(f"{subject} is neither {_DATE}, nor in another common format; {_hint()}")
+    least = min(one.null_count() for one in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
     name, values = next(iter(best.items()))
     swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))
     for other_name, swapped_values in best.items():
         if swapped and other_name.startswith(swapped) and not values.equals(swapped_values):
-            raise DateError(
-                f"{subject} and the others may have the day or the month first; write dates as "
-                "2005-09-06, name another column with time=, or leave times out with time=False"
-            )
+            fault = "and the others may have the day or the month first"
+            raise DateError(f"{subject} {fault}; {_hint('write dates as 2005-09-06')}")
     return values
 
 
@@ -489,9 +489,9 @@ def first_true(mask: pl.Series) -> int:
 
 
 def _wrong_type(noun: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
-    value: Any = column[0] if len(column) else None
+    text = str(column[0] if len(column) else None)[:40]
     return DataError(
-        f"{locate(0)}: {noun} {str(value)[:40]!r} is of type {column.dtype}; this column must hold "
+        f"{locate(0)}: {noun} {text!r} is of type {column.dtype}; this column must hold "
         f"{allowed}: convert it, or name another column"
     )
 

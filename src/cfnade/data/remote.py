@@ -23,6 +23,7 @@ from cfnade.data.storage import cache_dir
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
 from cfnade.utils.safetensors_io import digest_file, digest_text
+from cfnade.utils.text import option
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,8 @@ def resolve(data: str | Path, query: str | None = None) -> Path:
         )
     if query is not None:
         raise DataError(
-            "query= is for databases (sqlite:///shop.db, postgresql://user@host/shop); leave it out"
+            f"{option('query')} is for databases (sqlite:///shop.db, "
+            "postgresql://user@host/shop); leave it out"
         )
     if scheme is not None:
         return _download(str(data))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 MAX_LEVELS = 255
@@ -119,11 +120,12 @@ def infer_scale(distinct: FloatArray) -> Scale:
     """
     distinct = np.unique(distinct)
     if len(distinct) == 0:
-        raise DataError("there are no ratings to infer a scale from; give scale=")
+        raise DataError(f"there are no ratings to infer a scale from; give {option('scale')}")
     if len(distinct) == 1:
         raise DataError(
             f"every rating is {distinct[0]:g}, so the scale cannot be inferred; give it, as in "
-            'scale="1-5", or take every line as an interaction with implicit=True'
+            f"{option('scale', '1-5')}, or take every line as an interaction with "
+            f"{option('implicit', True)}"
         )
     for decimals in range(_DECIMALS + 1):
         scaled = np.clip(distinct, -1e300, 1e300) * 10**decimals
@@ -139,7 +141,7 @@ def infer_scale(distinct: FloatArray) -> Scale:
     raise DataError(
         f"ratings look continuous: {len(distinct):,} distinct values from {distinct[0]:g} to "
         f"{distinct[-1]:g} fit no even scale of at most {MAX_LEVELS} levels; "
-        "bin them with bins=10, or give scale="
+        f"bin them with {option('bins', 10)}, or give {option('scale')}"
     )
 
 
@@ -160,7 +162,9 @@ def parse_scale(scale: str | Sequence[float] | Scale) -> Scale:
     if count < 2 or abs(low + (count - 1) * step - high) > 1e-9 * max(1.0, abs(high)):
         raise DataError(f"scale {scale!r}: from {low:g} to {high:g} is no whole number of steps")
     if count > MAX_LEVELS:
-        raise DataError(f"scale {scale!r} has {count:,} levels, at most {MAX_LEVELS}; use bins=")
+        raise DataError(
+            f"scale {scale!r} has {count:,} levels, at most {MAX_LEVELS}; use {option('bins')}"
+        )
     return Scale(tuple(round(low + i * step, 9) for i in range(count)))
 
 
@@ -168,7 +172,7 @@ def _numbers(values: Sequence[float], noun: str) -> tuple[float, ...]:
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise DataError(f"{noun}={values!r} is not a list of numbers") from None
+        raise DataError(f"{noun} {values!r} is not a list of numbers") from None
 
 
 def bin_scale(bins: int | Sequence[float], low: float, high: float) -> Scale:

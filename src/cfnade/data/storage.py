@@ -54,14 +54,15 @@ def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
         if (array := getattr(dataset, name)) is not None:
             tables |= pack(name, array)
     shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-        name: (dataset.dtype(name), (len(dataset),)) for name in dataset.columns
+        name: (dtype, (len(dataset),)) for name, dtype in dataset.dtypes.items()
     }
     shapes |= {name: (array.dtype, array.shape) for name, array in tables.items()}
-
-    def chunks(name: str) -> Iterable[Array]:
-        return [tables[name]] if name in tables else (chunk for (chunk,) in dataset.chunks(name))
-
-    write_chunks(path, shapes, chunks, _metadata(dataset.scale, dataset.source, description))
+    write_chunks(
+        path,
+        shapes,
+        lambda name: [tables[name]] if name in tables else (c for (c,) in dataset.chunks(name)),
+        _metadata(dataset.scale, dataset.source, description),
+    )
 
 
 def open_dataset(path: Path, *, verify: bool = True) -> tuple[Ratings | Interactions, str]:

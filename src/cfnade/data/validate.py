@@ -12,9 +12,10 @@ import polars as pl
 from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Dataset, TimeArray, make_dataset, pair_keys
 from cfnade.data.item_table import align_items, texts_or_none
-from cfnade.data.raw_table import Locate, RawTable
+from cfnade.data.raw_table import RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -24,28 +25,25 @@ Duplicates = Literal["error", "first", "last", "mean"]
 Weighting = Literal["linear", "log"]
 """The weight of a pair with the total count c: c, or 1 + ln c."""
 
-_FOREVER = 2.0**63  # seconds; no later time fits
 _MANY_LEVELS = 11  # more without a name look like counts if most of them are low
 
 
 def build(table: RawTable, options: LoadOptions) -> Dataset:
     """Check a raw table and turn it into ratings or interactions."""
-    if not len(table):
+    if not table.frame.height:
         raise DataError(f"{table.source or 'the data'}: no ratings in it")
-    if options.implicit and not table.implicit:
-        table = replace(table, frame=table.frame.drop("rating"), scale=None)
-    if "rating" in table.frame.columns:
-        check_finite(table.frame["rating"].to_numpy(), "rating", table.locate)
+    if options.implicit:
+        table = replace(table, frame=table.frame.drop("rating", strict=False), scale=None)
     if options.min_rating is not None:
         table = keep_positive(table, options.min_rating)
-    implicit, columns = table.implicit, {c.name: c for c in table.frame}
+    columns = {column.name: column for column in table.frame}
+    implicit = "rating" not in columns
     _check_options(options, implicit=implicit)
     users, user_ids = encode_ids(columns["user"])
     items, item_ids = encode_ids(columns["item"])
     scale, levels = INTERACTIONS, np.zeros(len(users), np.uint8)
     if not implicit:
-        scale = _scale(table, options)
-        levels = _levels(table, scale)
+        scale, levels = _scale_and_levels(table, options)
     texts = {} if table.item_table is None else _item_texts(table.item_table, item_ids)
     times = columns.get("time")
     ratings = make_dataset(
@@ -55,7 +53,7 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
         scale=scale,
         user_ids=user_ids,
         item_ids=item_ids,
-        times=None if times is None else compact_times(times.to_numpy(), table.locate),
+        times=None if times is None else compact_times(times.to_numpy()),
         titles=texts.get("title"),
         genres=texts.get("genres"),
         source=table.source,
@@ -65,23 +63,12 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
     return resolve_duplicates(ratings, table, options.duplicates)
 
 
-def check_finite(values: npt.NDArray[Any], noun: str, locate: Locate) -> None:
-    """Raise for the first value that is infinite or not a number."""
-    if values.dtype.kind in "ui":
-        return
-    fine = np.isfinite(values)
-    if not fine.all():
-        row = int(np.argmin(fine))
-        raise DataError(
-            f"{locate(row)}: {noun} {values[row]} is not a finite number; correct or remove it"
-        )
-
-
 def keep_positive(table: RawTable, min_rating: float) -> RawTable:
     """Return the rows with at least this rating as interactions."""
     if table.implicit:
         raise DataError(
-            "min_rating= turns ratings into interactions; these are some already: leave it out"
+            f"{option('min_rating')} turns ratings into interactions; these are some already: "
+            "leave it out"
         )
     values = table.frame["rating"].to_numpy()
     rows = np.flatnonzero(values >= min_rating)
@@ -90,9 +77,7 @@ def keep_positive(table: RawTable, min_rating: float) -> RawTable:
             f"min_rating={min_rating:g}: no rating is as high, the highest is {values.max():g}; "
             "give a lower one"
         )
-    locate = table.locate
-    frame = table.frame.drop("rating")[rows]
-    return replace(table, frame=frame, scale=None, locate=lambda row: locate(int(rows[row])))
+    return replace(table, frame=table.frame.drop("rating")[rows], scale=None)
 
 
 def encode_ids(raw: pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
@@ -120,12 +105,8 @@ def encode_ids(raw: pl.Series) -> tuple[IndexArray, npt.NDArray[Any]]:
     return index_of_id[shifted], np.flatnonzero(seen).astype(np.int64) + low
 
 
-def compact_times(times: npt.NDArray[Any], locate: Locate = "row {}".format) -> TimeArray:
-    """Return whole seconds, in 32 bits if they fit."""
-    wrong = ~np.isfinite(times) | (times <= -_FOREVER) | (times >= _FOREVER)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"{locate(row)}: time {times[row]} is not a number of seconds since 1970")
+def compact_times(times: npt.NDArray[Any]) -> TimeArray:
+    """Return seconds in 32 bits if they fit."""
     fits = len(times) == 0 or bool(times.min() > -(2**31) and times.max() < 2**31)
     return times.astype(np.int32 if fits else np.int64, copy=False)
 
@@ -134,32 +115,51 @@ def _check_options(options: LoadOptions, *, implicit: bool) -> None:
     """Refuse options of ratings for interactions, and the other way round."""
     if not implicit and options.weighting != "linear":
         raise DataError(
-            "weighting= says what counts of interactions weigh, and these are ratings; leave it "
-            "out, or turn them into interactions with min_rating=4 or implicit=True"
+            f"{option('weighting')} says what counts of interactions weigh, and these are "
+            "ratings; leave it "
+            f"out, or turn them into interactions with {option('min_rating', 4)} or "
+            f"{option('implicit', True)}"
         )
     if implicit and options.duplicates != "error":
         raise DataError(
-            "duplicates= is for ratings; repeated interactions are counted: leave it out"
+            f"{option('duplicates')} is for ratings; repeated interactions are counted: leave "
+            "it out"
         )
     for name in ("scale", "bins"):
         if implicit and getattr(options, name) is not None:
-            raise DataError(f"{name}= is for ratings, and these are interactions; leave it out")
+            raise DataError(
+                f"{option(name)} is for ratings, and these are interactions; leave it out"
+            )
 
 
-def _scale(table: RawTable, options: LoadOptions) -> Scale:
-    """Return the scale of the ratings: as requested, as the source states it, or inferred."""
-    if options.scale is not None:
-        return parse_scale(options.scale)
+def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt.NDArray[np.uint8]]:
+    """Return the scale, as requested, stated by the source or inferred, and levels on it, (n,)."""
     values = table.frame["rating"].to_numpy()
+    scale = table.scale
+    if options.scale is not None:
+        scale = parse_scale(options.scale)
+    elif options.bins is not None or scale is None:
+        scale = _scale_of_values(table, options, values)
+    levels, on_scale = scale.levels_of(values)
+    if not on_scale.all():
+        row = int(np.argmin(on_scale))
+        raise DataError(
+            f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale} "
+            f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
+        )
+    return scale, levels
+
+
+def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[Any]) -> Scale:
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
-    advice = f"if they count or measure use (plays, hours), give weight={table.rating_column}"
+    advice = (
+        f"if they count or measure use (plays, hours), give {option('weight', table.rating_column)}"
+    )
     unnamed = isinstance(table.rating_column, int) and options.rating is None
     try:
         if options.bins is not None:
             return bin_scale(options.bins, low, high)
-        if table.scale is not None:
-            return table.scale
         if values.dtype.kind in "ui" and values.dtype.itemsize == 1:  # far faster than a hash table
             seen = np.flatnonzero(np.bincount(values.view(np.uint8))).astype(np.uint8)
             scale = infer_scale(seen.view(values.dtype).astype(np.float64))
@@ -172,21 +172,9 @@ def _scale(table: RawTable, options: LoadOptions) -> Scale:
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth; {advice}, or scale= if they are ratings"
+            f"most ratings in the lowest fifth; {advice}, or {option('scale')} if they are ratings"
         )
     return scale
-
-
-def _levels(table: RawTable, scale: Scale) -> npt.NDArray[np.uint8]:
-    values = table.frame["rating"].to_numpy()
-    levels, on_scale = scale.levels_of(values)
-    if not on_scale.all():
-        row = int(np.argmin(on_scale))
-        raise DataError(
-            f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale} "
-            f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
-        )
-    return levels
 
 
 def _item_texts(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> dict[str, Any]:
@@ -263,7 +251,8 @@ def _describe_conflict(
     return (
         f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
         f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
-        'in all. Choose what counts, such as duplicates="last"; first and mean are the others'
+        f"in all. Choose what counts, such as {option('duplicates', 'last')}; first and "
+        "mean are the others"
     )
 
 
@@ -306,7 +295,7 @@ def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.flo
         item = ratings.item_ids[ratings.items[place]]
         raise DataError(
             f"user {user}, item {item}: weighs {totals[place]:g} in all; logarithms are for counts "
-            'of 1 or more: use weighting="linear"'
+            f"of 1 or more: use {option('weighting', 'linear')}"
         )
     logarithms: npt.NDArray[np.float64] = 1 + np.log(totals)
     return logarithms

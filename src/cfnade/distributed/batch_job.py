@@ -136,7 +136,7 @@ def _take_place(folder: Path, job: dict[str, Any], *, force: bool) -> None:
             return
         if not force and any(folder.glob("part-*.parquet")):  # else it failed at its start
             raise PredictionError(
-                f"{folder}: holds answers of another job ({different}); give --force to "
+                f"{folder}: holds answers of another job ({different}); give --overwrite to "
                 "replace them, or another folder with --out"
             )
         for path in (folder / SUCCESS, *folder.glob("part-*.parquet")):

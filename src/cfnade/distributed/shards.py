@@ -74,11 +74,12 @@ class ShardedRatings:
         except FileNotFoundError:
             raise DataError(
                 f"{folder}: holds no finished shards (there is no {MANIFEST}); make them with "
-                f"cfnade shard RATINGS --out {folder}"
+                f"cfnade data shard RATINGS --out {folder}"
             ) from None
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
-                f"{folder}: cannot be read as shards ({error}); make them again with cfnade shard"
+                f"{folder}: cannot be read as shards ({error}); make them again with cfnade data "
+                "shard"
             ) from error
 
     @staticmethod
@@ -182,7 +183,7 @@ class ShardedRatings:
         if side not in self.sides:
             raise DataError(
                 f"{self.folder}: has no parts whose rows are {side}s; cut them again with "
-                "cfnade shard --side both"
+                "cfnade data shard --side both"
             )
         if not 1 <= size <= PARTS or not 0 <= rank < size:
             raise DataError(
@@ -222,7 +223,7 @@ class ShardedRatings:
 
 def checked_arrays(path: Path, check: str | None) -> Arrays:
     """The arrays of a file that must be the one that was written."""
-    again = "fetch it again, or make the shards again with cfnade shard"
+    again = "fetch it again, or make the shards again with cfnade data shard"
     try:
         arrays, texts = open_arrays(path)
     except (OSError, DataError) as error:

@@ -60,12 +60,14 @@ class RankStateStore(StateStore):
         written = self.group.broadcast(self._committed())
         where = self.folder / FOLDER / COMMIT
         if not isinstance(written, dict) or set(written) != {"state", "ranks"}:
-            raise TrainingError(f"{where}: cannot be resumed: it is damaged; start anew (--force)")
+            raise TrainingError(
+                f"{where}: cannot be resumed: it is damaged; start again (--overwrite)"
+            )
         if written["ranks"] != self.group.size:
             raise TrainingError(
                 f"{self.folder}: was begun by {written['ranks']} ranks, and these are "
                 f"{self.group.size}: each keeps its own columns. Go on with as many (torchrun "
-                f"--nproc-per-node × --nnodes = {written['ranks']}), or start anew with --force"
+                f"--nproc-per-node × --nnodes = {written['ranks']}), or start anew with --overwrite"
             )
         return read_state(self._own(written["state"]), identity)
 

@@ -102,7 +102,7 @@ def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> Rat
     if not fitted.rates:
         raise PredictionError(
             "this model was trained on interactions, which have no ratings to score; score its "
-            "lists with evaluate_ranking() (on the command line: --lists)"
+            "lists with evaluate_ranking()"
         )
     scorer = Scorer(fitted, unseen=unseen)
     users, items = match_test(scorer, test)

@@ -45,6 +45,7 @@ from cfnade.inference.results import Predictions, UserTopN
 from cfnade.inference.scorer import Scorer
 from cfnade.inference.unknown_ids import check_unknown, with_unknown
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
@@ -351,7 +352,7 @@ class Predictor:
         if history is None and who.user < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
-                "give history= to explain it for a new person"
+                f"give {option('history')} to explain it for a new person"
             )
         of_pick = refusals.explains_picks(self.fitted, of)
         return explanation(self._scorer, who, index, of_pick=of_pick)

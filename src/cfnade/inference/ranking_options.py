@@ -40,6 +40,7 @@ from cfnade.inference.top_n import (
     with_picks,
 )
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 _SHOWN = 5  # items in a refusal
@@ -143,7 +144,7 @@ class Wishes:
         if rank == "picked" and fitted.interaction_model is None:
             raise PredictionError(
                 "rank='picked' needs a model that knows what people pick; train one with "
-                "lists=True (on the command line: --lists)"
+                f"{option('lists', True)}"
             )
         if rank != "picked" and not fitted.rates:
             raise PredictionError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
+from cfnade.utils.text import option
 from cfnade.utils.validation import describe_unknown
 
 
@@ -14,7 +15,7 @@ def check_who(users: Any, history: Any, histories: Any = None) -> None:
     """A question is about users, about a history, or about several."""
     given = sum(one is not None for one in (users, history, histories))
     if given == 0:
-        raise PredictionError("give users, or history= (or histories=) for new users")
+        raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
     if given > 1:
         raise PredictionError("give either users or a history, not both")
 
@@ -67,8 +68,8 @@ def explains_picks(fitted: FittedModel, of: Any) -> bool:
         raise PredictionError(f"of (={of!r}) must be 'rating' or 'pick'")
     if of == "pick" and fitted.interaction_model is None:
         raise PredictionError(
-            "of='pick' needs a model that knows what people pick; train one with lists=True (on "
-            "the command line: --lists)"
+            "of='pick' needs a model that knows what people pick; train one with "
+            f"{option('lists', True)}"
         )
     if of == "rating":
         require_ratings(fitted)
@@ -80,7 +81,7 @@ def require_histories(fitted: FittedModel) -> None:
     if not fitted.takes_histories:
         raise PredictionError(
             "this model is item-based: it knows the users of its training data only and takes no "
-            'history of another person; train one with side="user" for that'
+            f"history of another person; train one with {option('side', 'user')} for that"
         )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cfnade.exceptions import PredictionError
 from cfnade.inference.results import Predictions
-from cfnade.utils.text import count_of
+from cfnade.utils.text import count_of, option
 
 Unknown = Literal["mean", "nan", "raise"]
 """Predict means, predict NaN, or refuse."""
@@ -51,15 +51,17 @@ def with_unknown(
     subject, verb = " and ".join(who), "is" if sum(_distinct(cells, masks)) == 1 else "are"
     if unknown == "raise":
         raise PredictionError(
-            f'{subject} {verb} unknown to the model; use unknown="mean" to predict means, or '
-            'unknown="nan"'
+            f"{subject} {verb} unknown to the model; use {option('unknown', 'mean')} to "
+            "predict means, or "
+            f"{option('unknown', 'nan')}"
         )
     if unknown is None:
         n = int(affected.sum())
         falls = f"{count_of(n, 'prediction')} {'falls' if n == 1 else 'fall'} back to means"
         warnings.warn(
-            f'{subject} {verb} unknown to the model, so {falls}; use unknown="mean" to accept '
-            'this, or unknown="nan" or "raise"',
+            f"{subject} {verb} unknown to the model, so {falls}; use "
+            f"{option('unknown', 'mean')} to accept "
+            f'this, or {option("unknown", "nan")} or "raise"',
             stacklevel=_FROM_CALLER,
         )
         return answers

@@ -18,6 +18,7 @@ from cfnade.components.ridge import RidgeComponent
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.scorer import Scorer
+from cfnade.utils.text import option
 
 Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -133,5 +134,5 @@ def _array(tensor: Tensor) -> Array:
 def _refusal(side: str) -> PredictionError:
     return PredictionError(
         f"a model of side {side!r} reads more than the person's own ratings, so it cannot answer "
-        'by itself elsewhere; export one that was trained with side="user"'
+        f"by itself elsewhere; export one that was trained with {option('side', 'user')}"
     )

@@ -76,11 +76,12 @@ class CFNADEConfig:
 def check_factors(hidden: Sequence[int], factors: int | None) -> None:
     """Raise a ModelError if the rank exceeds the first or the last hidden layer."""
     smallest = min(hidden[0], hidden[-1])
-    require(
-        factors is None or factors <= smallest,
-        f"factors (={factors}) must not exceed the {smallest} hidden units that it factors; "
-        "use factors=None for full weights",
-    )
+    if factors is not None and factors > smallest:
+        reason = (
+            f"must not exceed the {smallest} hidden units that it factors; omit it for full weights"
+        )
+        message = f"factors (={factors}) {reason}"
+        raise ModelError(message, field="factors", value=factors, reason=reason)
 
 
 def _check_sizes(config: CFNADEConfig) -> None:

@@ -91,7 +91,7 @@ def open_store(address: str, *, create: bool = False) -> Store:
         refuse_newer(version, store.shown)
         if version == 0 and not create:
             raise StoreError(
-                f"{store.shown}: holds no store; make one with: cfnade store init {store.shown}"
+                f"{store.shown}: holds no store; make one with: cfnade store create {store.shown}"
             )
         with store.writing() as connection:
             if not store.is_file:
@@ -107,7 +107,7 @@ def make_missing_file(address: str) -> str | None:
     """Make the store of an address if that is an SQLite file that does not exist.
 
     Returns the path of a new store; None if the file is there, or if the address is that of a
-    server, whose tables only `cfnade store init` makes.
+    server, whose tables only `cfnade store create` makes.
     """
     url = url_of(address, create=True)
     if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
@@ -158,7 +158,7 @@ def _file_url(path: Path, create: bool) -> URL:
     if not path.exists():
         if not create:
             raise StoreError(
-                f"{path}: there is no store; make one with: cfnade store init {path}, or check "
+                f"{path}: there is no store; make one with: cfnade store create {path}, or check "
                 "the path"
             )
         if not path.parent.is_dir():

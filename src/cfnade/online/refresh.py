@@ -198,13 +198,13 @@ def _check(fitted: FittedModel, folder: Path) -> None:
     if not fitted.rates:
         raise TrainingError(
             f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
-            f"store:ADDRESS --implicit --out {folder} --force"
+            f"store:ADDRESS --implicit --out {folder} --overwrite"
         )
     if not fitted.has_context or fitted.needs_times:
         what = "knows time" if fitted.needs_times else "was saved without its ratings"
         raise TrainingError(
             f"{folder}: {what}, so it cannot be refreshed; train it anew: cfnade train "
-            f"store:ADDRESS --out {folder} --force"
+            f"store:ADDRESS --out {folder} --overwrite"
         )
 
 
@@ -267,7 +267,9 @@ def _trained_on(
         as_before = fitted.calibration, fitted.calibration_of_new
         made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
     kept = {
-        name: fitted.facts[name] for name in ("job", "auto", "arguments") if name in fitted.facts
+        name: fitted.facts[name]
+        for name in ("run_config", "auto", "arguments")
+        if name in fitted.facts
     }
     run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
     return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})

@@ -18,8 +18,9 @@ from annotated_types import Ge, Le, Len
 
 from cfnade.components import KINDS, WITH_RIDGE, are_made, component_names
 from cfnade.config import TrainingConfig
-from cfnade.exceptions import ModelError, TrainingError
+from cfnade.exceptions import CfnadeError, ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_options, describe_unknown, options
 
 _FOLDER = Path(__file__).parent
@@ -82,7 +83,7 @@ def _parse(name: str, content: dict[str, Any]) -> Recipe:
     try:
         check_side(side)
     except TrainingError as error:
-        raise TrainingError(f"recipe {name}: {error}") from error
+        raise _located(error, f"recipe {name}") from error
     for table in _TABLES:
         if not isinstance(content.get(table, {}), dict):
             raise TrainingError(
@@ -112,7 +113,7 @@ def model_fields(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         checked |= check_options(CFNADEConfig, network)
         check_factors(checked.get("hidden", CFNADEConfig.hidden), checked.get("factors"))
     except ModelError as error:
-        raise TrainingError(f"{where}: {error}") from error
+        raise _located(error, where) from error
     return {name: checked[name] for name in values}
 
 
@@ -121,7 +122,14 @@ def training_config(values: Mapping[str, Any], where: str) -> TrainingConfig:
     try:
         return TrainingConfig.from_dict(values)
     except TrainingError as error:
-        raise TrainingError(f"{where}: {error}") from error
+        raise _located(error, where) from error
+
+
+def _located(error: CfnadeError, where: str) -> TrainingError:
+    """Return the error with its place in front."""
+    return TrainingError(
+        f"{where}: {error}", field=error.field, value=error.value, reason=error.reason
+    )
 
 
 # -- sides ----------------------------------------------------------------------------------------
@@ -139,7 +147,8 @@ def check_side(side: str) -> None:
         component_names(kind)
         if kinds.count(kind) > 1:
             raise TrainingError(
-                f"side (={side!r}) names {kind} twice; several members of one kind are seeds=2"
+                f"side (={side!r}) names {kind} twice; several members of one kind are "
+                f"{option('seeds', 2)}"
             )
 
 

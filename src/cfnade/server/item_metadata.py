@@ -59,7 +59,7 @@ def validate_item_name(text: str | None) -> str | None:
     if text is None or (len(text) <= 30 and _NOUN.fullmatch(text.strip())):
         return text and text.strip().lower()
     raise CfnadeError(
-        f"--noun {text!r} is no word for one item; give one such as film, book or song"
+        f"--item-name {text}: is no word for one item; give one such as film, book or song"
     )
 
 

@@ -24,6 +24,7 @@ from cfnade.training.plan import MemberPlan
 from cfnade.training.state import LoopState
 from cfnade.training.steps import EpochSampler, make_stepper
 from cfnade.training.validation import copy_gains, fit_component_gains, validation_scorer
+from cfnade.utils.text import option
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def check_init_model(
         if earlier != now:
             raise TrainingError(
                 f"{refused}its components are {earlier}, not {now}; give the same side, and "
-                "ridge=0 for a model without a ridge component"
+                f"{option('ridge', 0)} for a model without a ridge component"
             )
         for name, value in training.fields.items():
             saved = [fields[name] for fields in member.to_dict().values() if name in fields]
@@ -249,7 +250,8 @@ def copy_known_weights(member: Member, model: FittedModel, ratings: Dataset, sid
     if list(earlier) != list(member.components):
         before, now = (" + ".join(names) for names in (earlier, member.components))
         raise TrainingError(
-            f"{refused}its components are {before}, not {now}; give the same side, and ridge=0 for "
+            f"{refused}its components are {before}, not {now}; give the same side, and "
+            f"{option('ridge', 0)} for "
             "a model without a ridge component"
         )
     if model.context.scale != ratings.scale:

@@ -28,6 +28,7 @@ from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel
 from cfnade.recipes import default_recipe, load_recipe, member_kinds
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 MAX_SECONDS, MIN_SECONDS, SECONDS_PER_RATING = 40.0, 12.0, 6e-5
@@ -169,7 +170,9 @@ def plan_implicit(
         raise TrainingError(f"lists (={learn_interactions!r}) must be True, False or None")
     uses_time = any(one.model.get("time") or "time" in one.side for one in members)
     if learn_interactions and uses_time:
-        raise TrainingError("lists=True: a model that knows time makes no lists; leave one out")
+        raise TrainingError(
+            f"{option('lists', True)}: a model that knows time makes no lists; leave one out"
+        )
     if learn_interactions is False or (learn_interactions is None and not automatic):
         return None
     plan = implicit_plan(ratings, seed=seed)
@@ -241,17 +244,21 @@ def is_automatic(side: Any, minutes: Any, model_arguments: Mapping[str, Any]) ->
     """
     if side == "auto" and model_arguments:
         name, value = next(iter(model_arguments.items()))
-        raise TrainingError(
-            f'{name} (={value!r}) is for a side that is named, and side="auto" chooses sides and '
-            'settings by itself; give side="user", side="item" or side="both", or leave it out'
+        sides = [option("side", named) for named in ("user", "item", "both")]
+        reason = (
+            f"describes a model, and {option('side', 'auto')} chooses models itself; give "
+            f"{sides[0]}, {sides[1]} or {sides[2]}, or leave it out"
         )
+        raise TrainingError(f"{name} (={value!r}) {reason}", field=name, value=value, reason=reason)
     automatic = side == "auto" or (side is None and not model_arguments)
     if minutes is not None:
         if not automatic:
-            raise TrainingError(
-                f'minutes (={minutes!r}) is for side="auto", which chooses what to train; leave it '
-                "out, or what you say of the model"
+            reason = (
+                f"is for {option('side', 'auto')}, which chooses the models to train; leave it "
+                "out, or the options that describe a model"
             )
+            message = f"minutes (={minutes!r}) {reason}"
+            raise TrainingError(message, field="time_budget", value=minutes, reason=reason)
         check_scalar("minutes", minutes, float, Gt(0), error=TrainingError)
     return automatic
 

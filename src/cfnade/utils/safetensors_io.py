@@ -58,9 +58,9 @@ def open_arrays(
     """
     try:
         arrays, metadata = _map(path, writable)
-        if metadata.get("check") != _digest_metadata(metadata):
-            raise DataError("its header is damaged", path=path)
         digests = json.loads(metadata["digests"])
+        if metadata["check"] != _with_digests(metadata, digests)["check"]:
+            raise DataError("its header is damaged", path=path)
         damaged = [
             name for name, array in arrays.items() if verify and digests.get(name) != digest(array)
         ]
@@ -153,12 +153,10 @@ def _encode_header(
 
 
 def _with_digests(metadata: Mapping[str, str], digests: Mapping[str, str]) -> Metadata:
+    """Return the texts with the digests of the arrays, and with the digest of all texts."""
     complete = {**metadata, "digests": json.dumps(digests)}
-    return complete | {"check": _digest_metadata(complete)}
-
-
-def _digest_metadata(metadata: Mapping[str, str]) -> str:
-    return digest_text(json.dumps({k: v for k, v in sorted(metadata.items()) if k != "check"}))
+    complete.pop("check", None)
+    return complete | {"check": digest_text(json.dumps(dict(sorted(complete.items()))))}
 
 
 # -- digests: 128 bits of XXH3, against damage but not against forgery ----------------------------

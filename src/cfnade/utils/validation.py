@@ -152,8 +152,8 @@ def _check(name: str, value: Any, hint: Any, error: type[CfnadeError], noun: str
         subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
         text = repr(value)
         text = text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"
-        message = f"{subject} (={text}) must be {_describe(hint)}"
-    raise error(message, field=name, value=value)
+        reason = f"must be {_describe(hint)}"
+    raise error(f"{subject} (={text}) {reason}", field=name, value=value, reason=reason)
 
 
 def _convert(value: Any, hint: Any, constraints: Iterable[Any] = ()) -> Any:

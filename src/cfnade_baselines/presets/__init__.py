@@ -9,8 +9,8 @@ with_validation = true it learns from validation ratings, too; its options, whic
 [ml-100k]              what differs on MovieLens 100K, found by validation there
 [measured]             what it gave, on which split, with which seed, in how many seconds
 
-Those of lists (`cfnade compare --lists`) lie in lists/. Their [options] are what all settings have
-in common, and what they start from:
+Those of lists (`cfnade compare --ranking`) are in lists/. Their [options] are what all settings
+have in common, and what they start from:
 [[search]]             what differs, once for each setting that validation chooses from
 """
 

@@ -201,7 +201,7 @@ def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path:
 
 def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
     path = _write({"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"}, tmp_path)
-    with pytest.raises(DataError, match="skip_bad_lines= is not for Netflix Prize files"):
+    with pytest.raises(DataError, match="skip_bad_lines=True is not for Netflix Prize files"):
         read(path, LoadOptions(skip_bad_lines=True))
 
 

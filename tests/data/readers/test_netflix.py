@@ -15,7 +15,7 @@ from tests.raw_tables import item_texts
 
 from cfnade.data.raw_table import RawTable
 from cfnade.data.readers import netflix
-from cfnade.data.readers.files import holds_netflix, open_source
+from cfnade.data.readers.files import NETFLIX, open_source, published_files
 from cfnade.data.readers.netflix import FINE, parse_lines
 from cfnade.exceptions import DataError
 
@@ -79,7 +79,7 @@ def test_titles_are_latin_1_and_keep_their_commas(tmp_path: Path) -> None:
 def test_a_compressed_file_under_another_name_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "sample.gz"
     path.write_bytes(gzip.compress(TEXT.encode()))
-    assert holds_netflix(open_source(path))
+    assert published_files(open_source(path)) == [NETFLIX]
     assert rows_of(read(path)) == plain_reading(TEXT)
 
 

@@ -159,7 +159,7 @@ def test_what_is_no_sqlite_file_is_refused(tmp_path: Path, shop: str) -> None:
         load(f"sqlite:///{tmp_path}/text.db", query=QUERY)
     with pytest.raises(DataError, match="write three slashes"):
         load("sqlite://shop.db", query=QUERY)
-    with pytest.raises(DataError, match="SQLite database; give it as sqlite:///PATH with query="):
+    with pytest.raises(DataError, match="SQLite database; give it as sqlite:///PATH, with a query"):
         load(shop.removeprefix("sqlite:///"))
 
 

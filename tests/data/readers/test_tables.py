@@ -151,7 +151,7 @@ def test_nan_is_refused_where_it_is_not_a_gap() -> None:
         (
             pl.DataFrame(PLAIN),
             {"user": "nobody"},
-            "user='nobody' is no column; there are 4",
+            'user="nobody" is no column; there are 4',
         ),
         (pl.DataFrame({"a": [1], "b": [2]}), {}, "which column is the user and .* 'a', 'b'; name"),
         (

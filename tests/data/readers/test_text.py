@@ -129,13 +129,13 @@ def test_bad_lines_among_decimal_commas_are_skipped_alone() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"user": "nobody"}, r"user='nobody' is no column; there are 4 columns: 'userId'"),
+        ({"user": "nobody"}, r'user="nobody" is no column; there are 4 columns: .userId'),
         ({"rating": 4}, r"rating=4: there are 4 columns"),
         ({"user": 1, "item": "movieId"}, "one column is given twice"),
         ({"user": "movieId"}, "which column is the item"),
         ({"time": True}, r"time \(=True\) must be a string or a whole number or False"),
-        ({"separator": ""}, "separator='' cannot separate fields"),
-        ({"encoding": "klingon"}, "encoding='klingon' is not known"),
+        ({"separator": ""}, 'separator="" cannot separate fields'),
+        ({"encoding": "klingon"}, 'encoding="klingon" is not known'),
         ({"encoding": "ascii", "data": GOOD + "é"}, r"r\.csv:4: not ascii"),
     ],
 )

@@ -351,7 +351,10 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     """kill -9 while files are written: what is there is whole, what is not is made."""
     some = lines(30_000, 1, range(900), range(100))
     file = csv_file(tmp_path / "r.csv", some)
-    out, command = tmp_path / "out", [sys.executable, "-m", "cfnade", "shard", str(file), "--out"]
+    out, command = (
+        tmp_path / "out",
+        [sys.executable, "-m", "cfnade", "data", "shard", str(file), "--out"],
+    )
     path = {"PYTHONPATH": str(Path(cfnade.__file__).parents[1])}
     with subprocess.Popen(
         [*command, str(out)], env=os.environ | path, stderr=subprocess.PIPE

@@ -7,6 +7,7 @@ with a file becomes one `DataError` that names it.
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
 import lzma
 import re
@@ -32,10 +33,12 @@ from cfnade.data.readers.tables import (
 )
 from cfnade.data.readers.text import decode, read_text, recognize
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
 
+NETFLIX = "the Netflix Prize's files"
 HEAD = 1 << 20
 """Bytes that `SourceFiles.head` returns at most: one whole block in every format."""
 
@@ -65,7 +68,7 @@ _TABLES = {
 }
 _FOREIGN = {
     b"\x89HDF": "HDF5; save the ratings as csv or Parquet",
-    b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH with query=",
+    b"SQLite format 3": "an SQLite database; give it as sqlite:///PATH, with a query",
     b"FEA1": "Feather of the first version; write it again as Feather version 2 or Parquet",
     b"\x93NUMPY": "a NumPy array; save the ratings as csv or Parquet",
     b"[[": "a JSON array of arrays; give JSON Lines (an object a line) or an array of objects",
@@ -122,9 +125,7 @@ def read(path: Path, options: LoadOptions, companions: Sequence[Path] = ()) -> R
     if companions:
         source = SourceFiles(path, {file.name: file for file in (path, *companions)})
     if not options.describes_file():
-        published = _movielens_files(source)
-        if holds_netflix(source):
-            published.append("the Netflix Prize's files")
+        published = published_files(source)
         if len(published) > 1:
             raise _ambiguous(source, published)
         if published:
@@ -150,8 +151,8 @@ def ratings_file(source: SourceFiles, options: LoadOptions) -> str:
     names = source.names
     if len(names) == 1:
         return names[0]
-    published = _movielens_files(source)
-    if len(published) == 1 and not options.describes_file():
+    published = published_files(source)
+    if len(published) == 1 and published != [NETFLIX] and not options.describes_file():
         return published[0]
     names = [name for name in names if not is_document(name)]
     recbole = [name for name in names if bare(name).endswith(".inter")]
@@ -168,8 +169,9 @@ def ratings_file(source: SourceFiles, options: LoadOptions) -> str:
     file_list = ", ".join(source.names[:10]) + (" …" if len(source.names) > 10 else "")
     raise DataError(
         f"{source.path}: none of its {len(source.names)} files is recognized as ratings: "
-        f"{file_list}. {_READABLE}; give the path of one file, and its columns with user=, item=, "
-        "rating="
+        f"{file_list}. {_READABLE}; give the path of one file, and its columns with "
+        f"{option('user')}, {option('item')}, "
+        f"{option('rating')}"
     )
 
 
@@ -202,28 +204,24 @@ def _ambiguous(source: SourceFiles, names: list[str]) -> DataError:
     )
 
 
-def _movielens_files(source: SourceFiles) -> list[str]:
-    names = []
+def published_files(source: SourceFiles) -> list[str]:
+    """Return the names of files of MovieLens ratings, and `NETFLIX` for those of its prize."""
+    names, is_netflix = [], False
     for name in source.names:
+        is_netflix |= bool(_NETFLIX_FILE.fullmatch(PurePosixPath(name).name))
         edition = EDITIONS.get(bare(name))
-        if edition is None:
+        start = source.head(name).removeprefix(codecs.BOM_UTF8) if edition else b""
+        if not edition or not edition.opening.match(start):
             continue
-        is_own = edition.opening.match(source.head(name).removeprefix(b"\xef\xbb\xbf"))
-        if is_own and (not edition.header or source.sibling(name, edition.movies)):
+        if not edition.header or source.sibling(name, edition.movies):
             names.append(name)
-    return names
-
-
-def holds_netflix(source: SourceFiles) -> bool:
-    """Return whether the files are the Netflix Prize's."""
-    for name in source.names:
-        if _NETFLIX_FILE.fullmatch(PurePosixPath(name).name):
-            return True
-    return len(source.names) == 1 and bool(_NETFLIX_OPENING.match(source.head(source.names[0])))
+    if len(source.names) == 1 and not names:
+        is_netflix |= bool(_NETFLIX_OPENING.match(source.head(source.names[0])))
+    return [*names, NETFLIX] if is_netflix else names
 
 
 def _read_published(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
-    if name in source.names:
+    if name != NETFLIX:
         from cfnade.data.readers import movielens
 
         return movielens.read(source, name, options)
@@ -243,7 +241,7 @@ def table_kind(head: bytes) -> str | None:
     for magic, kind in _TABLES.items():
         if head.startswith(magic):
             return kind
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if start[:1] == b"{" and start[1:].lstrip()[:1] in (b'"', b"}"):
         return JSON_LINES
     if start[:1] == b"[" and start[1:].lstrip()[:1] in (b"{", b"]"):  # no header "[user],[item]"
@@ -255,7 +253,7 @@ def foreign_format(head: bytes) -> str | None:
     """Return what a file is that cannot be read, by its first bytes; None if it may be read."""
     if head[257:262] == b"ustar":
         return "a tar archive; unpack it and give the folder"
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()
     for magic, reason in _FOREIGN.items():
         if start.startswith(magic):
             return reason
@@ -385,13 +383,11 @@ def iter_member_blocks(path: Path, member: str, size: int) -> Iterator[bytes]:
         yield from _member_blocks(archive, archive.getinfo(member), size)
 
 
-def compression_of(path: Path) -> str | None:
-    """Return how a file is compressed: "gzip", "zip" and so on, or None."""
-    with path.open("rb") as file:
-        return _compression(file.read(_MAGIC))
-
-
-def _compression(start: bytes) -> str | None:
+def compression_of(start: bytes | Path) -> str | None:
+    """Return how a file is compressed, "gzip", "zip" and so on, or None; by its first bytes."""
+    if isinstance(start, Path):
+        with start.open("rb") as file:
+            start = file.read(_MAGIC)
     if start[:4] in _ZIP:
         return "zip"
     for magic, (name, _) in _DECOMPRESSORS.items():
@@ -439,7 +435,7 @@ def _decompress(blocks: Iterator[bytes], layers: int = _LAYERS) -> Iterator[byte
     start = b""
     while len(start) < _MAGIC and (block := next(blocks, b"")):
         start += block
-    kind = _compression(start)
+    kind = compression_of(start)
     blocks = chain([start], blocks)
     if kind is None:
         yield from blocks
@@ -465,7 +461,7 @@ def _inflate(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the content of all streams of a file: some tools write several, or pad with zeros."""
     data = next(blocks, b"")
     while data:
-        name = _compression(data)
+        name = compression_of(data)
         kind = next((sibling for sibling in _DECOMPRESSORS.values() if sibling[0] == name), None)
         if kind is None:
             raise DataError("something else follows the compressed data")

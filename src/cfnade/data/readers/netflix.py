@@ -24,6 +24,7 @@ from numba import njit
 from cfnade.data.raw_table import RawTable
 from cfnade.data.readers.files import SourceFiles
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 _PIECE = 1 << 25  # bytes that a thread parses at a time
 _THREADS = 2
@@ -38,7 +39,8 @@ def read(source: SourceFiles, *, skip_bad_lines: bool = False) -> RawTable:
     """Return all ratings in the order of the files, dates as seconds, titles if there are any."""
     if skip_bad_lines:
         raise DataError(
-            f"{source.path}: skip_bad_lines= is not for Netflix Prize files, where a line belongs "
+            f"{source.path}: {option('skip_bad_lines', True)} is not for Netflix Prize files, "
+            "where a line belongs "
             "to the movie named before it; leave it out, and correct a line that is named"
         )
     files = [_read_file(source, file) for file in _rating_files(source)]

@@ -21,6 +21,7 @@ import polars as pl
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.remote import password_of, redact_url
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ def read_query(url: str, query: str | None) -> pl.DataFrame:
     redacted = redact_url(url)
     if query is None or not query.strip():
         raise DataError(
-            f"{redacted}: is a database; say which rows with query=, such as: select user_id, "
+            f"{redacted}: is a database; say which rows with {option('query')}, such as: "
+            "select user_id, "
             "item_id, rating from reviews"
         )
     read = _from_sqlite if url.lower().startswith("sqlite:") else _from_server
@@ -43,20 +45,23 @@ def read_query(url: str, query: str | None) -> pl.DataFrame:
         reason = str(error).splitlines()[0][:200]
         raise DataError(
             f"{redacted}: the rows are no table of ratings ({reason}); name each column once and "
-            "give it one type (cast) in query="
+            f"give it one type (cast) in {option('query')}"
         ) from error
     if not table.width:
         raise DataError(
-            f"{redacted}: the query gives no rows and columns; write a select in query="
+            f"{redacted}: the query gives no rows and columns; write a select in {option('query')}"
         )
     if not table.height:
-        raise DataError(f"{redacted}: the query gives no rows; correct its conditions in query=")
+        raise DataError(
+            f"{redacted}: the query gives no rows; correct its conditions in {option('query')}"
+        )
     log.info("%s: %s rows", redacted, f"{table.height:,}")
     for column in table.iter_columns():
         if column.dtype in (pl.Binary, pl.Object):
             raise DataError(
                 f"{redacted}: column {column.name!r} holds bytes (a uuid, perhaps); write it as "
-                f"text in query=, as in cast({column.name} as text) as {column.name}, or drop it"
+                f"text in {option('query')}, as in cast({column.name} as text) as {column.name}, "
+                "or drop it"
             )
     return table
 
@@ -149,4 +154,6 @@ def _explain_errors(redacted: str, password: str, *, connected: bool = False) ->
 
 
 def _refused(redacted: str, reason: str) -> DataError:
-    return DataError(f"{redacted}: the database refuses the query ({reason}); correct query=")
+    return DataError(
+        f"{redacted}: the database refuses the query ({reason}); correct {option('query')}"
+    )

@@ -29,6 +29,7 @@ from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.files import atomic_write
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
@@ -41,7 +42,9 @@ JSON_LINES, JSON_ARRAY = "JSON Lines", "JSON"
 def read_frame(data: Any, options: LoadOptions, label: str = "the frame") -> RawTable:
     """Return the ratings of any table in memory."""
     if names := options.text_options():
-        raise DataError(f"{names[0]}= is for text files, not for tables in memory; leave it out")
+        raise DataError(
+            f"{option(names[0])} is for text files, not for tables in memory; leave it out"
+        )
     frame = to_polars(data, options)
     roles = assign_roles(_header(frame.columns), frame.width, options, label)
     return _to_raw(frame, frame.columns, roles, label, "row {}".format)
@@ -51,7 +54,7 @@ def read_table(data: bytes | Path, label: str, kind: str, options: LoadOptions) 
     """Return the ratings of a file of tables, given by its path or content."""
     if names := options.text_options():
         raise DataError(
-            f"{label}: a {kind} table takes no {names[0]}=, which is for text; leave it out"
+            f"{label}: a {kind} table takes no {option(names[0])}, which is for text; leave it out"
         )
     if kind in (PARQUET, ARROW):
         table = read_columnar(data, label, kind, options)
@@ -228,7 +231,8 @@ def _own_metadata(metadata: dict[str, str], label: str) -> tuple[Scale | None, s
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{label}: its cfnade.* metadata is damaged ({error}); write it again, or name the "
-            "columns (user=, item=, rating=) to read it as any table"
+            f"columns ({option('user')}, {option('item')}, {option('rating')}) to read it as "
+            "any table"
         ) from error
 
 

@@ -25,6 +25,7 @@ import polars as pl
 from cfnade.data.column_roles import COLUMN_NAMES, ColumnRoles, assign_roles, find_name
 from cfnade.data.raw_table import REPLACEMENT, RawTable, describe_items, parse_columns
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
@@ -43,7 +44,10 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
 _VALUE = re.compile(rf"{_NUMBER.pattern}|\s*(true|false)\s*", re.IGNORECASE)
 _RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$", re.IGNORECASE)
 _WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
-_SKIP = "or leave such lines out with skip_bad_lines="
+
+
+def _skip_advice() -> str:
+    return f"leave such lines out with {option('skip_bad_lines', True)}"
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,8 @@ class Dialect:
 
     def __str__(self) -> str:
         header = "with" if self.names else "without"
-        return f"{self.separator_name}-separated text {header} header"
-
-    @property
-    def separator_name(self) -> str:
-        """What messages call the separator."""
-        return SEPARATORS.get(self.separator, f'"{self.separator}"')
+        separator = SEPARATORS.get(self.separator, f'"{self.separator}"')
+        return f"{separator}-separated text {header} header"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class BadLines:
         """Raise for the first bad line, unless bad lines are skipped."""
         if self.entries and not self.skip:
             line, reason, remedy = min(self.entries)
-            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, {_SKIP}")
+            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, or {_skip_advice()}")
 
     def __str__(self) -> str:
         bad_lines = sorted(self.entries)
@@ -129,8 +129,8 @@ def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, C
     except DataError as error:
         hint = ""
         if dialect.width == 2 and dialect.names is not None and options.header is None:
-            hint = ", or, if the first line is data already, header=False"
-        raise DataError(f"{error}{hint}.\n{_beginning(_first_lines(data))}") from error
+            hint = f", or, if the first line is data already, {option('header', False)}"
+        raise DataError(f"{error}{hint}.\n{_beginning(data)}") from error
 
 
 def read_block(
@@ -160,7 +160,7 @@ def read_block(
             break
         row, _, reason, remedy = parsed.fault()
         if bool(parsed.bad.all()) or not skip_bad_lines:
-            hint = "" if bool(parsed.bad.all()) else f", {_SKIP}"
+            hint = "" if bool(parsed.bad.all()) else f", or {_skip_advice()}"
             raise DataError(f"{label}:{table.line(row)}: {reason}; {remedy}{hint}")
         for place, row in enumerate(parsed.bad.arg_true().to_list()):
             reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
@@ -194,21 +194,20 @@ def sniff(
 
     Unless `min_columns` is given, there are three or more; or two if lines cannot be cut further.
     """
-    lines = _first_lines(data)
+    lines = data[: 1 << 16].decode("utf-8", "replace").split("\n")[:_LINES]
     if separator is None:
         separator = _find_separator(lines, min_columns)
     else:
         separator = _ALIASES.get(separator, separator)
         if not separator or set(separator) & set('\r\n"\0'):
-            raise DataError(f'separator={separator!r} cannot separate fields; give one such as ","')
+            name = option("separator", separator)
+            raise DataError(f'{name} cannot separate fields; give one such as ","')
     if separator is None:
         columns = (
             f"{min_columns} columns" if min_columns else "a user, an item and perhaps a rating"
         )
-        raise DataError(
-            f"{label}:1: no separator cuts the lines into {columns}; give separator= if it has "
-            f"one.\n{_beginning(lines)}"
-        )
+        hint = f"give {option('separator')} if it has one.\n{_beginning(data)}"
+        raise DataError(f"{label}:1: no separator cuts the lines into {columns}; {hint}")
     quoted = len(separator.encode()) == 1
     if quoted and separator == "\t" and b'"' in data:
         quoted = _encloses_fields(re.sub(rb'\\["\\]', b"", data), separator)
@@ -227,15 +226,12 @@ def _column_names(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ..
     return names, types if len(types) == len(names) else ()
 
 
-def _first_lines(data: bytes) -> list[str]:
-    return [line.decode("utf-8", "replace") for line in data[: 1 << 16].split(b"\n")[:_LINES]]
-
-
-def _beginning(lines: list[str]) -> str:
-    printable = [
+def _beginning(data: bytes) -> str:
+    lines = data[: 1 << 16].decode("utf-8", "replace").split("\n")[:_PREVIEW]
+    printable = (
         "".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in lines
-    ]
-    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable[:_PREVIEW])])
+    )
+    return "\n".join(["It begins:", *(f"    {line[:100]}" for line in printable)])
 
 
 def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
@@ -408,10 +404,11 @@ def _records(
 def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
     if count == 0:
         return "the line is blank", "remove it"
-    expected = f"{dialect.width_of} {dialect.width} (separated by {dialect.separator_name})"
+    separator = SEPARATORS.get(dialect.separator, f'"{dialect.separator}"')
+    expected = f"{dialect.width_of} {dialect.width} (separated by {separator})"
     return (
         f"the line has {count} fields, {expected}",
-        "correct or remove the line, or give separator=",
+        f"correct or remove the line, or give {option('separator')}",
     )
 
 
@@ -441,7 +438,7 @@ def decode(
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise DataError(
             f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
-            'give its encoding, as in encoding="utf-16"'
+            f"give its encoding, as in {option('encoding', 'utf-16')}"
         )
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
@@ -458,12 +455,12 @@ def _decode_as(data: bytes, label: str, encoding: str) -> str:
         return data.decode(encoding)
     except LookupError as error:
         raise DataError(
-            f'encoding={encoding!r} is not known; give one such as "utf-8" or "latin-1"'
+            f'{option("encoding", encoding)} is not known; give one such as "utf-8" or "latin-1"'
         ) from error
     except UnicodeError as error:
         line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
         raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another encoding="
+            f"{label}:{line}: not {encoding} ({error}); give another {option('encoding')}"
         ) from error
 
 
@@ -480,8 +477,8 @@ def _from_other(
         if replace:
             return text.encode(), ""
         raise DataError(
-            f"{byte} is not UTF-8, as the rest of the file is; correct it, leave such lines out "
-            'with skip_bad_lines=, or give its encoding, as in encoding="latin-1"'
+            f"{byte} is not UTF-8, as the rest of the file is; correct it, {_skip_advice()}, or "
+            f"give its encoding, as in {option('encoding', 'latin-1')}"
         ) from error
     try:
         western = data.decode(_WESTERN)
@@ -492,6 +489,6 @@ def _from_other(
     if not western or in_runs:  # accents stand alone, letters of other scripts together
         raise DataError(
             f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
-            'text, give its encoding, as in encoding="gbk"'
+            f"text, give its encoding, as in {option('encoding', 'gbk')}"
         ) from error
     return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"

@@ -20,11 +20,12 @@ from cfnade.data.readers.files import table_kind
 from cfnade.data.readers.tables import PARQUET, read_columnar
 from cfnade.data.readers.text_blocks import lines_between, lines_of_stream, read_blocks
 from cfnade.data.scale import parse_scale
-from cfnade.data.validate import check_finite, encode_ids, keep_positive
+from cfnade.data.validate import encode_ids, keep_positive
 from cfnade.distributed.sharding.layout import SIDES
 from cfnade.distributed.sharding.plan import BYTES, Piece, ShardPlan
 from cfnade.distributed.sharding.workplace import Workplace, id_arrays
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 
 def piece_name(piece: int) -> str:
@@ -70,7 +71,6 @@ def _write(place: Workplace, chunk: str, table: RawTable, plan: ShardPlan) -> di
     least = plan.options.min_rating
     if not table.implicit:
         values = table.frame["rating"].to_numpy()
-        check_finite(values, "rating", table.locate)
         if least is not None and values.max() < least:
             return None
     if least is not None:
@@ -108,5 +108,5 @@ def _refuse_off_scale(table: RawTable, plan: ShardPlan) -> None:
         row = int(np.argmin(fits))
         raise DataError(
             f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale}; give "
-            "the scale that this data uses with scale="
+            f"the scale that this data uses with {option('scale')}"
         )

@@ -15,6 +15,7 @@ from cfnade.distributed.sharding.layout import SIDES
 from cfnade.distributed.sharding.plan import ShardPlan
 from cfnade.distributed.sharding.workplace import StoredIds, Workplace
 from cfnade.exceptions import DataError
+from cfnade.utils.text import option
 
 IDS_AT_ONCE = 1 << 21
 """So many raw ids of all chunks, the same ones counted again, are merged by one task."""
@@ -37,7 +38,8 @@ def find_out(place: Workplace) -> dict[str, Any]:
         bare = next(chunk for chunk in chunks if chunk["implicit"])
         raise DataError(
             f"{_source(plan, rated)} has ratings and {_source(plan, bare)} has none; name the "
-            "column with rating=, or take all as interactions with implicit=True"
+            f"column with {option('rating')}, or take all as interactions with "
+            f"{option('implicit', True)}"
         )
     scale = INTERACTIONS if kinds == {True} else _scale(place, plan, chunks)
     texts = {axis: any(chunk[axis]["texts"] for chunk in chunks) for axis in SIDES}

@@ -18,6 +18,7 @@ from cfnade.distributed.shards import fingerprint
 from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
 from cfnade.utils.safetensors_io import open_arrays, write_chunks
+from cfnade.utils.text import option
 
 ID_PIECE = 1 << 20
 """So many raw ids are in one file."""
@@ -103,7 +104,8 @@ def write_manifest(place: Workplace) -> dict[str, Any]:
         raise DataError(f"{place.folder}: parts by user and by item differ; make them again")
     if not counts[0]:
         raise DataError(
-            f"no rating is left to train on of {sum(counts):,}; give smaller valid= and test="
+            f"no rating is left to train on of {sum(counts):,}; give smaller "
+            f"{option('valid')} and {option('test')}"
         )
     pieces = {axis: id_pieces(place, axis) for axis in layout.SIDES}
     names = [layout.ids_file(axis, i) for axis in layout.SIDES for i in range(len(pieces[axis]))]

@@ -32,6 +32,7 @@ from cfnade.data.validate import Duplicates
 from cfnade.distributed.sharding.layout import SIDES
 from cfnade.exceptions import DataError
 from cfnade.utils.files import write_text
+from cfnade.utils.text import option
 from cfnade.utils.validation import options
 
 ROWS = 1 << 21
@@ -207,7 +208,9 @@ def _pieces(file: Path, reading: LoadOptions) -> Iterator[Piece]:
         yield Piece(path, "stream", 0, size, _member(file, reading))
     elif kind in (PARQUET, ARROW):
         if names := reading.text_options():
-            raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
+            raise DataError(
+                f"{file}: {option(names[0])} is for text, and this is a table; leave it out"
+            )
         rows = _count_rows(file, kind)
         yield from (Piece(path, "table", a, min(a + ROWS, rows)) for a in range(0, rows, ROWS))
     elif kind is not None:

@@ -18,6 +18,7 @@ from cfnade.distributed.sharding.plan import ShardOptions
 from cfnade.distributed.sharding.workplace import StoredIds, Workplace, id_arrays
 from cfnade.exceptions import DataError
 from cfnade.utils.safetensors_io import Arrays
+from cfnade.utils.text import option
 
 Array = npt.NDArray[Any]
 
@@ -130,8 +131,9 @@ def _gathered(place: Workplace, side: Axis, band: int) -> Arrays:
             pieces.setdefault(name, []).append(np.array(array[first:last]))
     if len({len(of_chunks) for of_chunks in pieces.values()}) > 1:
         raise DataError(
-            "some of the files have a column of weights and some have none; name it with weight=, "
-            "or leave it out with weight=False"
+            "some of the files have a column of weights and some have none; name it with "
+            f"{option('weight')}, "
+            f"or leave it out with {option('weight', False)}"
         )
     ratings = {name: np.concatenate(parts) for name, parts in pieces.items()}
     keys = (ratings["rows"].astype(np.int64) << 32) | ratings["columns"]
@@ -163,7 +165,8 @@ def _once_each(place: Workplace, side: Axis, ratings: Arrays, options: ShardOpti
         user, item = (raw_id(place, axis, cell[axis]) for axis in SIDES)
         raise DataError(
             f"user {user} rated item {item} again; {len(rows) - len(starts):,} repeated ratings "
-            'so far. Choose what counts with duplicates="last"; first and mean are the others'
+            f"so far. Choose what counts with {option('duplicates', 'last')}; first and mean "
+            "are the others"
         )
     if options.duplicates == "mean":
         means = np.add.reduceat(scale.array()[ratings["levels"]], starts) / sizes

@@ -138,7 +138,8 @@ def _files(place: Workplace, sides: Sequence[Axis]) -> list[tuple[Task, str]]:
 def _same_or_raise(old: ShardPlan, new: ShardPlan, place: Workplace, what: str) -> None:
     if difference := old.difference(new):
         raise DataError(
-            f"{place.folder}: {what} made otherwise: {difference}; give --force to replace it, or "
+            f"{place.folder}: {what} made otherwise: {difference}; give --overwrite to "
+            "replace it, or "
             "another folder with --out"
         )
 

@@ -1,4 +1,4 @@
-"""What a person likes to see in a terminal: tables with small pictures, and training as it goes."""
+"""Tables and small charts in the terminal."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:  # a look at a data set needs no torch
     from cfnade.evaluation.ranking_metrics import Estimate
 
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
-_MOST_BARS = 20
+_MAX_BARS = 20
 _WIDTH = 40  # of the longest bar
 
 
 def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
-    """A table whose columns stand to the right, but for the first and those named."""
+    """Return a table; columns are right-aligned, except for the first and those in `left`."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for place, name in enumerate(names):
         table.add_column(name, justify="left" if place == 0 or name in left else "right")
     return table
 
 
-# -- a model's scores ----------------------------------------------------------------------------
+# -- scores ---------------------------------------------------------------------------------------
 
 
-def show_scores(scores: RatingScores, what: str) -> None:
-    """Print how good predictions were, and for whom."""
+def print_scores(scores: RatingScores, what: str) -> None:
+    """Print the accuracy of predictions, also by the number of known ratings."""
     console = Console(highlight=False)
     console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
     table = _table("", "raw", "calibrated")
@@ -48,14 +48,15 @@ def show_scores(scores: RatingScores, what: str) -> None:
     table.add_row("ranked probability score", f"{scores.rps_raw:.4f}", f"{scores.rps:.4f}")
     console.print(table)
     console.print()
-    table = _table("ratings known", "RMSE by user", "ratings", "RMSE by item", "ratings ")
+    table = _table("known ratings", "RMSE by user", "ratings", "RMSE by item", "ratings ")
     for user, item in zip(scores.by_user, scores.by_item, strict=True):
         table.add_row(str(user), *_bucket(user), *_bucket(item))
     console.print(table)
     if scores.unseen_ratings:
         console.print(
-            f"\nthe model knows nothing of: users {scores.unseen_users:,}, items "
-            f"{scores.unseen_items:,}, ratings of theirs {scores.unseen_ratings:,}"
+            f"\nunknown to the model: {count_of(scores.unseen_users, 'user')}, "
+            f"{count_of(scores.unseen_items, 'item')}, with "
+            f"{count_of(scores.unseen_ratings, 'rating')}"
         )
 
 
@@ -63,7 +64,7 @@ def _bucket(bucket: Bucket) -> tuple[str, str]:
     return ("–" if bucket.rmse is None else f"{bucket.rmse:.4f}"), f"{bucket.n:,}"
 
 
-_LIST_METRICS = {
+_RANKING_METRICS = {
     "ndcg": "NDCG",
     "recall": "recall",
     "capped_recall": "recall of at most k",
@@ -76,13 +77,13 @@ _LIST_METRICS = {
 }
 
 
-def show_list_scores(scores: RankingScores) -> None:
-    """Print how good lists were, each figure with its standard error."""
+def print_ranking_scores(scores: RankingScores) -> None:
+    """Print ranking metrics with their standard errors."""
     console = Console(highlight=False)
-    liked = "" if scores.threshold is None else f" who gave {scores.threshold:g} or more"
-    console.print(f"\nlists of {scores.n_users:,} people{liked}\n")
-    table = _table("", *(f"first {k:,}" for k in scores.by_k))
-    for name, label in _LIST_METRICS.items():
+    relevant = "" if scores.threshold is None else f", relevant from {scores.threshold:g}"
+    console.print(f"\nrecommendations for {count_of(scores.n_users, 'user')}{relevant}\n")
+    table = _table("", *(f"@{k:,}" for k in scores.by_k))
+    for name, label in _RANKING_METRICS.items():
         table.add_row(label, *(_estimate(of[name]) for of in scores.by_k.values()))
     console.print(table)
 
@@ -91,66 +92,66 @@ def _estimate(of: Estimate) -> str:
     return f"{of.mean:.4f}" + ("" if of.error is None else f" ± {of.error:.4f}")
 
 
-# -- what it says --------------------------------------------------------------------------------
+# -- predictions ----------------------------------------------------------------------------------
 
 
-def show_recommendations(frame: Any, scale: Scale) -> None:
-    """Print a list for each person: title, expected rating, how sure, and the distribution."""
+def print_recommendations(frame: Any, scale: Scale) -> None:
+    """Print the recommended items of each user: title, prediction and its distribution."""
     console = Console(highlight=False)
     low, high = f"{scale.values[0]:g}", f"{scale.values[-1]:g}"
     lists = frame.partition_by("user", maintain_order=True) if "user" in frame.columns else [frame]
     for one in lists:
         if "user" in one.columns:
             console.print(f"user {printable(str(one['user'][0]))}", markup=False)
-        picked = ["picked"] if "pick" in one.columns else []
-        rated = ["expected", "±", f"{low} … {high}"] if "prediction" in one.columns else []
-        table = _table("", "item", *picked, *rated, "known" if not rated else "ratings known")
+        probable = ["probability"] if "pick" in one.columns else []
+        rated = ["prediction", "±", f"{low} … {high}"] if "prediction" in one.columns else []
+        table = _table("", "item", *probable, *rated, "ratings" if rated else "users")
         for row in one.to_dicts():
-            figures: list[Any] = [f"{100 * row['pick']:.2f} %"] if picked else []
+            figures: list[Any] = [f"{100 * row['pick']:.2f} %"] if probable else []
             figures += _figures(row) if rated else []
             table.add_row(str(row["rank"]), _label(row), *figures, f"{row['known_of_item']:,}")
         console.print(table)
 
 
 def _figures(row: dict[str, Any]) -> list[Any]:
-    """What is said of a rating."""
-    chances = [value for name, value in row.items() if name.startswith("p_")]
-    return [f"{row['prediction']:.2f}", f"{row['std']:.2f}", Text(bars(chances), "cyan")]
+    """Return the cells of a predicted rating."""
+    probabilities = [value for name, value in row.items() if name.startswith("p_")]
+    return [f"{row['prediction']:.2f}", f"{row['std']:.2f}", Text(bars(probabilities), "cyan")]
 
 
-def show_similar(frame: Any) -> None:
-    """Print items that are like one."""
-    table = _table("", "item", "likeness", "known")
+def print_similar(frame: Any) -> None:
+    """Print similar items."""
+    table = _table("", "item", "similarity", "ratings")
     for row in frame.to_dicts():
         count = f"{row['known_of_item']:,}"
         table.add_row(str(row["rank"]), _label(row), f"{row['similarity']:.2f}", count)
     Console(highlight=False).print(table)
 
 
-def show_explanation(frame: Any) -> None:
-    """Print which ratings moved a prediction."""
+def print_explanation(frame: Any) -> None:
+    """Print the ratings behind a prediction."""
     console = Console(highlight=False)
     if len(frame) == 0:
-        console.print("no rating is known that could have moved the prediction")
+        console.print("no rating is known that could change the prediction")
         return
     if "pick" in frame.columns:
-        _show_why_picked(console, frame)
+        _print_interaction_effects(console, frame)
         return
-    console.print(f"predicted {frame['prediction'][0]:.2f}")
+    console.print(f"prediction {frame['prediction'][0]:.2f}")
     by_item = "item" in frame.columns
-    table = _table("rated" if by_item else "others who rated it", "rating", "without", "change")
+    table = _table("item" if by_item else "users", "rating", "without it", "difference")
     for row in frame.to_dicts():
         what = _label(row) if by_item else Text(f"{row['count']:,}")
         change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
         table.add_row(what, f"{row['rating']:g}", f"{row['without']:.2f}", change)
     console.print(table)
     if not any(f"{abs(change):.3f}" != "0.000" for change in frame["change"]):
-        console.print("none of these ratings moves the prediction of this model")
+        console.print("none of these ratings changes the prediction")
 
 
-def _show_why_picked(console: Console, frame: Any) -> None:
-    console.print(f"picked next with a chance of {100 * frame['pick'][0]:.3f} %")
-    table = _table("because of", "without it", "times as likely")
+def _print_interaction_effects(console: Console, frame: Any) -> None:
+    console.print(f"probability of an interaction {100 * frame['pick'][0]:.3f} %")
+    table = _table("item", "without it", "lift")
     for row in frame.to_dicts():
         times = Text(f"{row['times']:.2f}", "green" if row["times"] > 1 else "red")
         table.add_row(_label(row), f"{100 * row['without']:.3f} %", times)
@@ -161,21 +162,23 @@ def _label(row: dict[str, Any]) -> Text:
     return Text(printable(row["title"] or str(row["item"])))
 
 
-def bars(chances: list[float]) -> str:
-    """A distribution as a row of small bars, at most twenty."""
-    each = -(-len(chances) // _MOST_BARS)
-    sums = [sum(chances[i : i + each]) for i in range(0, len(chances), each)]
+def bars(probabilities: list[float]) -> str:
+    """Return a distribution as a row of at most twenty small bars."""
+    each = -(-len(probabilities) // _MAX_BARS)
+    sums = [sum(probabilities[i : i + each]) for i in range(0, len(probabilities), each)]
     top = max(sums)
-    return "".join(_HEIGHTS[1 + min(7, round(7 * chance / top))] for chance in sums)
+    return "".join(_HEIGHTS[1 + min(7, round(7 * value / top))] for value in sums)
 
 
-# -- what a data set is like ---------------------------------------------------------------------
+# -- data sets ------------------------------------------------------------------------------------
 
 
-def show_summary(summary: Summary) -> None:
-    """Print what a data set is like."""
+def print_summary(summary: Summary) -> None:
+    """Print the sizes of a data set and the distribution of its ratings."""
+    if summary.implicit:
+        _print_interactions(summary)
+        return
     console = Console(highlight=False)
-    beside = [word for word in ("titles", "genres") if getattr(summary, word)]
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -184,17 +187,38 @@ def show_summary(summary: Summary) -> None:
     scale = f"{summary.scale_text} ({summary.levels} levels), mean {summary.mean:.3f}"
     facts.add_row("scale", scale)
     facts.add_row("time", f"{summary.first} to {summary.last}" if summary.first else "not known")
-    facts.add_row("items have", ", ".join(beside) or "ids only")
+    facts.add_row("items have", _item_columns(summary))
     facts.add_row("fingerprint", summary.fingerprint)
     for part in (facts, _activity(summary), _histogram(summary)):
         console.print(part)
         console.print()
 
 
+def _item_columns(summary: Summary) -> str:
+    names = [name for name in ("titles", "genres") if getattr(summary, name)]
+    return ", ".join(names) or "ids only"
+
+
+def _print_interactions(summary: Summary) -> None:
+    sizes = f"{summary.ratings:,} of {summary.items:,} items by {summary.users:,} users"
+    facts = {
+        "source": summary.source or "own data",
+        "interactions": f"{sizes}, {100 * summary.density:.3g} % of all cells",
+        "per user": str(summary.per_user),
+        "per item": str(summary.per_item),
+        "weights": str(summary.weights) if summary.weights else "all equal",
+        "time": f"{summary.first} to {summary.last}" if summary.first else "not known",
+        "items have": _item_columns(summary),
+        "fingerprint": summary.fingerprint,
+    }
+    for name, fact in facts.items():
+        print(f"{name:<14}{printable(fact)}")
+
+
 def _activity(summary: Summary) -> Table:
-    """Who rates and is rated how much; the picture counts those with 1, 2–3, 4–7 … ratings."""
-    names, picture = ("least", "median", "mean", "most ratings"), "with 1, 2–3, 4–7 … ratings"
-    table = _table("", "how many", *names, picture, left=(picture,))
+    """Return the ratings of users and items, with a histogram of octaves."""
+    names, picture = ("min", "median", "mean", "max"), "with 1, 2–3, 4–7 … ratings"
+    table = _table("", "number", *names, picture, left=(picture,))
     for name, count, each in (
         ("users", summary.users, summary.per_user),
         ("items", summary.items, summary.per_item),
@@ -216,7 +240,7 @@ def _histogram(summary: Summary) -> Table:
     top = max(count for _, count in rows)
     for label, count in rows:
         share = f"{100 * count / max(1, summary.ratings):.1f} %"
-        least = 0.125 if count else 0  # a rare level is still there
+        least = 0.125 if count else 0  # a rare level is still visible
         length = max(least, _WIDTH * count / top)
         table.add_row(
             label, Bar(_WIDTH, 0, length, width=_WIDTH, color="cyan"), f"{count:,}", share
@@ -225,8 +249,8 @@ def _histogram(summary: Summary) -> Table:
 
 
 def _merged(summary: Summary) -> list[tuple[str, int]]:
-    """One bar a level, or a bar for several of them if there are too many to read."""
-    each = -(-summary.levels // _MOST_BARS)
+    """Return a bar for each level, or for several if there are too many."""
+    each = -(-summary.levels // _MAX_BARS)
     rows = []
     for start in range(0, summary.levels, each):
         values = summary.scale[start : start + each]
@@ -235,14 +259,11 @@ def _merged(summary: Summary) -> list[tuple[str, int]]:
     return rows
 
 
-# -- training ------------------------------------------------------------------------------------
-
-
-def show_tried(tried: Sequence[dict[str, Any]]) -> None:
-    """What each member gave on the validation part, and what it counts."""
+def print_tried(tried: Sequence[dict[str, Any]]) -> None:
+    """Print the validation RMSE and the ensemble weight of each member."""
     if not tried:
         return
-    table = _table("tried", "valid RMSE", "share", "for new people", "seconds")
+    table = _table("member", "valid RMSE", "weight", "for new users", "seconds")
     for one in tried:
         rmse = "–" if one["valid_rmse"] is None else f"{one['valid_rmse']:.4f}"
         shares = [f"{100 * one[key]:.0f} %" for key in ("share", "share_of_new")]

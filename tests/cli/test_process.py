@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.cli.at_work import lasting
+from cfnade.cli.process import gc_frozen
 
 FIRST_ANSWER = """
 import sys
@@ -42,7 +42,7 @@ class Cycle:
 
 def test_what_lasts_is_not_looked_through_and_what_comes_after_is() -> None:
     try:
-        with lasting():
+        with gc_frozen():
             assert not gc.isenabled()
             kept = Cycle()
         assert gc.isenabled()
@@ -55,7 +55,7 @@ def test_what_lasts_is_not_looked_through_and_what_comes_after_is() -> None:
 
 def test_an_error_leaves_the_collector_at_work() -> None:
     try:
-        with pytest.raises(ValueError, match="bad"), lasting():
+        with pytest.raises(ValueError, match="bad"), gc_frozen():
             raise ValueError("bad")
         assert gc.isenabled()
     finally:

@@ -1,6 +1,4 @@
-"""What a command does to its own process while it works: it says how it goes, compiles what it will
-need, keeps Python's collector away, and ends well when it is interrupted.
-"""
+"""The process of a command: status lines, compilation, garbage collection, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,33 +13,32 @@ from pathlib import Path
 from typing import Any
 
 
-def say(line: str) -> None:
-    """How it goes, for whoever watches."""
+def print_status(line: str) -> None:
+    """Print a line about the progress of a command to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def compile_kernels(*groups: str) -> None:
-    """Compile groups of kernels (all, if none is named); kernels/jit.py announces it."""
-    with lasting():
-        from cfnade.kernels.warmup import compile_kernels
+    """Compile groups of kernels, or all groups; kernels/jit.py announces it."""
+    with gc_frozen():
+        from cfnade.kernels import warmup
 
-        compile_kernels(*groups)
+        warmup.compile_kernels(*groups)
 
 
 def compile_ahead(*groups: str) -> None:
-    """Begin with that while other things are done."""
+    """Start to compile kernels in a second process."""
     from cfnade.kernels.warmup import compile_in_background
 
     compile_in_background(*groups)
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
-    """Inside nothing is collected; what is made inside, and was there before, never is.
+def gc_frozen() -> Iterator[None]:
+    """Disable garbage collection, and afterwards exclude all present objects from it.
 
-    What a command imports and loads lasts as long as it does. The collector would look through all
-    of that again and again while it grows, and once more at the end: a third of the processor time
-    of a command that answers one question.
+    Imported modules and a loaded model live as long as the command. Traversing them repeatedly
+    takes a third of the processor time of a command that answers one query.
     """
     gc.disable()
     try:
@@ -52,7 +49,7 @@ def lasting() -> Iterator[None]:
 
 
 def next_command(out: Path, test_ratings: int, user: Any) -> str:
-    """Return a command that works with the model: without a test part, evaluate does not."""
+    """Return a command to try next: evaluate if there is a test part, else recommend."""
     if test_ratings:
         return f"cfnade evaluate {shlex.quote(str(out))}"
     return f"cfnade recommend {shlex.quote(str(out))} --user {shlex.quote(str(user))}"
@@ -60,16 +57,16 @@ def next_command(out: Path, test_ratings: int, user: Any) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: it ends the epoch under way, a second one ends at once."""
+    """Yield a function that returns whether Ctrl-C was pressed; the second Ctrl-C interrupts."""
     presses: list[int] = []
 
     def press(number: int, _: object) -> None:
         if presses:
             raise KeyboardInterrupt
         presses.append(number)
-        print("ending this epoch; Ctrl-C again to stop at once", file=sys.stderr)
+        print("stopping after this epoch; press Ctrl-C again to stop now", file=sys.stderr)
 
-    if threading.current_thread() is not threading.main_thread():  # of an engine's worker
+    if threading.current_thread() is not threading.main_thread():  # in a worker of an engine
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, press)

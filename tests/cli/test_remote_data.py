@@ -47,7 +47,7 @@ def test_a_model_of_a_pipe_is_evaluated_and_gone_on_with(
     assert shell("train", "-", "--resume", "--out", out).code == 0
     send(monkeypatch, content + b"999,1,3,1\n")
     other = shell("train", "-", "--resume", "--out", out)
-    assert "--resume goes on with the training as it was begun" in other.said
+    assert "--resume: DATA was" in other.said
     send(monkeypatch, as_text(unrated(ratings_file)))
     assert json.loads(shell("evaluate", out, "-", "--json").out)["n"] == 25
 
@@ -101,8 +101,10 @@ def test_a_model_of_a_database_needs_it_only_once(
     )
     assert trained.code == 0, trained.said
     new = "select * from later"
-    scored = shell("evaluate", "m", "sqlite:///shop.db", "--query", new, "--json")
-    assert {"on": "sqlite:///shop.db", "n": 25}.items() <= json.loads(scored.out).items()
+    converted = shell("data", "convert", "sqlite:///shop.db", "new.parquet", "--query", new)
+    assert converted.code == 0, converted.said
+    scored = shell("evaluate", "m", "new.parquet", "--json")
+    assert {"on": "new.parquet", "n": 25}.items() <= json.loads(scored.out).items()
     Path("shop.db").unlink()
     assert shell("evaluate", "m").code == 0
     assert shell("train", "--resume", "--out", "m").code == 0

@@ -16,7 +16,7 @@ EPOCHS = 6
 
 
 def options(out: Path, epochs: int) -> list[str]:
-    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --threads 1 --out {out}"
+    text = f"--side item --hidden 16 --epochs {epochs} --batch-rows 16 --n-threads 1 --out {out}"
     return text.split()
 
 
@@ -34,19 +34,18 @@ def test_a_wrong_argument_leaves_an_earlier_run_as_it_was(
     assert shell("train", ratings_file, *options(out, 1), "--keep-state").code == 0
     before = digests(out)
     for line, message in {
-        "--side movie": "--side (='movie') must be",
-        "--epochs -1": "--epochs (=-1)",
+        "--side movie": "--side movie: must be",
+        "--batch-rows 16 --hidden 0": "--hidden 0: must be",
         "--recipe nonsense": "unknown recipe",
-        "--ordinal 3": "--ordinal (=3.0)",
-        "--factors 99": "--factors (=99)",
-        "--from nowhere": "nowhere",
-        "--threads 0": "--threads (=0)",
+        "--learning-rate 0": "--learning-rate 0.0: must be",
+        "--factors 99": "--factors 99: must",
+        "--init-model nowhere": "nowhere",
         "--device toaster": "device",
         "--split papr:0": "did you mean",
         "--scale 1-3": "off the scale",
-        f"--hidden 20 --from {out}": "cannot be continued",
+        f"--hidden 20 --init-model {out}": "cannot be continued",
     }.items():
-        done = shell("train", ratings_file, *options(out, 1), *line.split(), "--force")
+        done = shell("train", ratings_file, *options(out, 1), *line.split(), "--overwrite")
         assert done.code == 1
         assert message in done.said
         assert digests(out) == before
@@ -57,32 +56,41 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
 ) -> None:
     out = tmp_path / "model"
     with monkeypatch.context() as patched:  # Ctrl-C in the first epoch
-        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
+        patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(lambda: True))
         assert "stopped" in shell("train", ratings_file, *options(out, EPOCHS)).out
     before = digest_file(out / "training.safetensors"), (out / "run.json").read_text()
     refused = shell("train", ratings_file, *options(out, 2))
     assert refused.code == 1
-    assert "holds an unfinished training" in refused.said
-    assert "go on with --resume, or start anew with --force" in refused.said
+    assert "holds an unfinished run" in refused.said
+    assert "continue it with --resume, or replace it with --overwrite" in refused.said
     other = tmp_path / "other.csv"
     other.write_text(ratings_file.read_text())
     differing = [
-        (["--epochs", "7"], f"--epochs was {EPOCHS}, not 7"),
-        (["--hidden", "16,16"], "--hidden was 16, not 16,16"),
-        (["--split", "paper:1"], "--split was paper:0, not paper:1"),
-        (["--side", "user"], "--side was item, not user"),
-        (["--device", "cuda"], "--device was cpu, not cuda"),
-        (["--threads", "2"], "--threads was 1, not 2"),
-        (["--ordinal", "0.5"], "--ordinal was None, not 0.5"),
-        (["--recipe", "ml-1m-item"], "--recipe was default-plain, not ml-1m-item"),
-        (["--scale", "1-5"], "--scale was None, not 1-5"),
-        (["--no-time"], "--time was None, not False"),
-        (["--know-time"], "--know-time was None, not True"),
-        (["--no-cache"], "--no-cache was None, not False"),
-        (["--without-context"], "--without-context was False, not True"),
-        (["--keep-state"], "--keep-state was False, not True"),
-        (["--from", str(tmp_path)], f"--from was None, not {tmp_path}"),
-        ([str(other)], f"DATA was {ratings_file}, not {other}"),
+        (["--epochs", "7"], f"--epochs was {EPOCHS} when the run began and is 7 now"),
+        (["--hidden", "16,16"], "--hidden was 16 when the run began and is 16,16 now"),
+        (["--split", "paper:1"], "--split was paper:0 when the run began and is paper:1 now"),
+        (["--side", "user"], "--side was item when the run began and is user now"),
+        (["--device", "cuda"], "--device was cpu when the run began and is cuda now"),
+        (["--n-threads", "2"], "--n-threads was 1 when the run began and is 2 now"),
+        (
+            ["--ordinal-weight", "0.5"],
+            "--ordinal-weight was None when the run began and is 0.5 now",
+        ),
+        (
+            ["--recipe", "ml-1m-item"],
+            "--recipe was default-plain when the run began and is ml-1m-item now",
+        ),
+        (["--scale", "1-5"], "--scale was None when the run began and is 1-5 now"),
+        (["--no-time"], "--time was None when the run began and is False now"),
+        (["--use-timestamps"], "--use-timestamps was None when the run began and is True now"),
+        (["--no-cache"], "--no-cache was None when the run began and is False now"),
+        (["--without-context"], "--without-context was False when the run began and is True now"),
+        (["--keep-state"], "--keep-state was False when the run began and is True now"),
+        (
+            ["--init-model", str(tmp_path)],
+            f"--init-model was None when the run began and is {tmp_path} now",
+        ),
+        ([str(other)], f"DATA was {ratings_file} when the run began and is {other} now"),
     ]
     for arguments, message in differing:
         done = shell("train", "--resume", "--out", out, *arguments)
@@ -97,7 +105,7 @@ def test_an_unfinished_run_is_not_thrown_away_and_resumed_only_as_it_was(
     # Now that it is finished, there is a model to lose.
     refused = shell("train", ratings_file, *options(out, 1))
     assert refused.code == 1
-    assert "holds a trained model; give --force to replace it" in refused.said
+    assert "holds a trained model; give --overwrite to replace it" in refused.said
 
 
 def test_a_run_that_patience_ended_is_finished(

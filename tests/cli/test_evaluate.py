@@ -44,15 +44,15 @@ def test_lists_are_scored_if_asked_for(shell: Shell, user_model: Path, ratings_f
     expected = evaluate_ranking(
         Predictor.load(user_model), test, k=(2, 5), threshold=3, max_users=20
     )
-    options = ("--lists", "--k", "2, 5", "--threshold", "3", "--max-users", "20")
+    options = ("--ranking", "--k", "2, 5", "--threshold", "3", "--max-users", "20")
     done = shell("evaluate", user_model, *options, "--json")
     assert done.code == 0, done.err
     figures = json.loads(done.out)
-    assert_close(figures["lists"], json.loads(json.dumps(expected.as_dict())))
-    assert "lists" not in json.loads(shell("evaluate", user_model, "--json").out)
+    assert_close(figures["ranking"], json.loads(json.dumps(expected.as_dict())))
+    assert "ranking" not in json.loads(shell("evaluate", user_model, "--json").out)
     text = shell("evaluate", user_model, *options).out
-    assert "20 people who gave 3 or more" in text
+    assert "recommendations for 20 users, relevant from 3" in text
     for k in (2, 5):
-        assert f"first {k}" in text
+        assert f"@{k}" in text
         for name, found in expected.by_k[k].items():
             assert f"{found.mean:.4f} ± {found.error:.4f}" in text, name

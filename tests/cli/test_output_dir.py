@@ -13,19 +13,21 @@ from tests.cli.forks import Server
 from tests.cli.test_train import options, wait_for, weights
 
 from cfnade.checkpoint import load
-from cfnade.cli.folder import LOCK, begin_run
+from cfnade.cli.output_dir import LOCK, begin_run
+from cfnade.cli.run_config import RunConfig
 from cfnade.training import state
 from cfnade.utils.files import atomic_write
 
 Shell = Any
 STATE = "training.safetensors"
+CONFIG = RunConfig(data="ratings.csv", recipe="default", side="user")
 LONG = 100_000  # epochs: more than any test waits for
 
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As if Ctrl-C were pressed in the first epoch."""
-    monkeypatch.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(lambda: True))
+    monkeypatch.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(lambda: True))
     return monkeypatch
 
 
@@ -37,7 +39,7 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
 ) -> None:
     out, kept = tmp_path / "model", tmp_path / "kept"
     for folder, more in ((out, []), (kept, ["--keep-state"])):
-        done = shell("train", ratings_file, *options(folder, 2), "--seeds", "2", *more)
+        done = shell("train", ratings_file, *options(folder, 2), "--n-seeds", "2", *more)
         assert done.code == 0, done.err
     assert not list(out.rglob(f"*{STATE}*"))
     assert not list(out.glob("seed-*"))
@@ -47,9 +49,9 @@ def test_a_finished_run_keeps_its_model_and_not_its_state(
     before = weights(out)
     again = shell("train", "--resume", "--out", out)
     assert again.code == 1
-    assert "training is finished, so there is nothing to resume" in again.said
+    assert "the run is finished, so there is nothing to resume" in again.said
     assert "--keep-state keeps it" in again.said
-    assert f"give --from {out} and another folder with --out" in again.said
+    assert f"give --init-model {out} and another folder with --out" in again.said
     assert weights(out) == before
     assert shell("train", "--resume", "--out", kept).code == 0
     assert weights(kept) == before
@@ -78,11 +80,11 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         return len(history.read_text().splitlines()) == 2  # the run's epochs are done
 
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.cli.one_process.interruptible", lambda: nullcontext(pressed))
+        patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(pressed))
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
     assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
-    assert "stopped; go on with" in done.out
+    assert "stopped; continue with" in done.out
     assert shell("train", "--resume", "--out", out).code == 0
     assert weights(out) == weights(whole)
 
@@ -96,14 +98,14 @@ def test_a_model_is_replaced_only_if_that_is_said_and_that_before_any_data_is_re
     out = tmp_path / "model"
     assert shell("train", ratings_file, *options(out, 1)).code == 0
     before = weights(out)
-    for more in (["--seed", "5"], ["--from", str(out)]):
+    for more in (["--seed", "5"], ["--init-model", str(out)]):
         refused = shell("train", "no-such-file.csv", *options(out, 1), *more)
         assert refused.code == 1
-        assert f"{out}: holds a trained model; give --force to replace it" in refused.said
+        assert f"{out}: holds a trained model; give --overwrite to replace it" in refused.said
         assert weights(out) == before
-    for more in (["--seed", "5"], ["--from", str(out)]):
+    for more in (["--seed", "5"], ["--init-model", str(out)]):
         before = weights(out)
-        assert shell("train", ratings_file, *options(out, 1), *more, "--force").code == 0
+        assert shell("train", ratings_file, *options(out, 1), *more, "--overwrite").code == 0
         assert weights(out) != before
 
 
@@ -114,14 +116,14 @@ def test_force_replaces_an_unfinished_run(
     assert "stopped" in shell("train", ratings_file, *options(out, 9)).out
     assert (out / STATE).exists()
     stopped.undo()
-    done = shell("train", ratings_file, *options(out, 1), "--force")
+    done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
-    assert load(out).facts["job"]["training"]["epochs"] == 1
+    assert load(out).facts["run_config"]["training"]["epochs"] == 1
 
 
 def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}")
-    refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--force")
+    refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--overwrite")
     assert refused.code == 1
     assert "was not written by cfnade" in refused.said
     assert (tmp_path / "model.json").read_text() == "{}"
@@ -147,7 +149,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
     first = processes.start("train", ratings_file, *options(out, LONG), "--save-every", "0")
     wait_for(out / STATE, first)
     try:
-        for second in ([ratings_file, *options(out, 1), "--force"], ["--resume", "--out", out]):
+        for second in ([ratings_file, *options(out, 1), "--overwrite"], ["--resume", "--out", out]):
             refused = shell("train", *second)
             assert refused.code == 1
             assert f"{out}: process {first.pid} on " in refused.said
@@ -157,7 +159,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_not_after_a_kill(
         first.signal(signal.SIGKILL)
         first.end()
     assert (out / LOCK).exists()  # the file says nothing, the system held the lock
-    done = shell("train", ratings_file, *options(out, 1), "--force")
+    done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
     assert not (out / LOCK).exists()
 
@@ -182,7 +184,7 @@ def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
         assert done.code == 1
         assert "No space left on device" in done.said
         assert done.err.count("error: ") == 1
-        assert f"go on with: cfnade train --resume --out {out}" in done.said
+        assert f"continue with: cfnade train --resume --out {out}" in done.said
         load(out)  # that of the stopped run
     assert shell("train", "--resume", "--out", out).code == 0
     assert weights(out) == weights(whole)
@@ -217,9 +219,9 @@ def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -
         path.write_bytes(b"new")
     with atomic_write(old) as file:
         file.write(b"new")
-    begin_run(tmp_path, {}, earlier)
+    begin_run(tmp_path, CONFIG, earlier)
     assert not older.exists()
     assert not left.exists()
     assert [path.read_bytes() for path in (old, saved, saving)] == [b"new"] * 3
-    begin_run(tmp_path, {})
+    begin_run(tmp_path, CONFIG)
     assert not state.state_files(tmp_path)

@@ -30,10 +30,10 @@ def test_somebody_new_names_what_they_picked(shell: Shell, model: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["3=5"], "'3=5': this model knows no ratings; say '3' alone"),
+        (["3=5"], "'3=5': this model has no ratings; give '3' alone"),
         (["999"], "'999' is not an item id, and this model knows no titles; give an id"),
-        ([], "say who: --user ID, or --history FILE, or what was picked"),
-        (["3", "--taste", "0.3"], "this model knows no ratings; leave it out"),
+        ([], "give one user: --user ID, --history FILE, or ITEM"),
+        (["3", "--balance", "0.3"], "this model knows no ratings; leave it out"),
     ],
 )
 def test_what_makes_no_sense_without_ratings_is_refused(

@@ -28,7 +28,7 @@ def test_predict_writes_what_the_predictor_says(
         out = tmp_path / name
         done = shell("predict", user_model, pairs, "--out", out)
         assert done.code == 0
-        assert "nothing is known of 1 user and 1 item:" in done.said
+        assert "unknown to the model: 1 user, 1 item; " in done.said
         frame = pl.read_parquet(out) if out.suffix == ".parquet" else pl.read_csv(out)
         assert frame["prediction"].to_list() == pytest.approx(expected.tolist())
     assert shell("predict", user_model, pairs).out.startswith("user,item,title,prediction")
@@ -62,7 +62,7 @@ def test_predict_takes_new_items_with_their_first_ratings(
     assert pl.read_csv(io.StringIO(done.out))["prediction"].to_list() == pytest.approx(
         expected.tolist()
     )
-    assert "nothing is known" not in done.said
+    assert "unknown to the model" not in done.said
     for text, fault in (
         ("user,item,rating\n3,4444,good\n", "first.csv:2: rating 'good' is not a number"),
         ("user,item,rating\n", "first.csv: has no ratings of new items"),
@@ -97,7 +97,7 @@ def test_predict_takes_times_from_a_column_or_one_for_all(
     once = timed.predict(*cells, times=moments[1]).tolist()
     assert once != pytest.approx(each)
     for at in ("2005-09-06", str(moments[1]), f"{moments[1]}000"):  # milliseconds, too
-        assert predicted(timed_model, moments, "--at", at) == pytest.approx(once)
+        assert predicted(timed_model, moments, "--timestamp", at) == pytest.approx(once)
     assert predicted(user_model, ["never"] * 3) == pytest.approx(plain.predict(*cells).tolist())
 
 
@@ -138,8 +138,8 @@ def test_recommend_says_whom_it_does_not_know(
         done = shell("recommend", model, "--user", "7", "--user", "4444", "-n", "2", "--json")
         assert done.code == 0
         assert len(json.loads(done.out)) == 4
-        assert "nothing is known of user 4444: " in done.said
-        assert "nothing is known" not in shell("recommend", model, "--user", "7").err
+        assert "unknown users get the items that suit all users: 4444" in done.said
+        assert "unknown users" not in shell("recommend", model, "--user", "7").err
 
 
 def test_recommend_for_a_new_person_by_titles_ids_or_file(
@@ -183,25 +183,25 @@ def test_explain_says_which_ratings_moved_it(
     expected = Predictor.load(user_model).explain(item=20, history={3: 5.0, 11: 1.0})
     assert_close(json.loads(done.out), expected.to_dicts())
     text = shell("explain", user_model, "20", "--user", "7", "-n", "3").out
-    assert "predicted" in text
-    assert "others who rated it" in shell("explain", item_model, "20", "--user", "7").out
+    assert "prediction 3" in text
+    assert "users " in shell("explain", item_model, "20", "--user", "7").out
 
 
 def test_export_writes_recommendations_and_embeddings(
     shell: Shell, user_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "best.parquet"
-    assert shell("export", user_model, out, "-n", "3").code == 0
+    assert shell("export", "recommendations", user_model, out, "-n", "3").code == 0
     frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
     assert_close(frame, predictor.recommend(list(range(60)), n=3))
     [network] = [side.network for side in load(user_model).members[0].components.values()]
-    assert shell("export", user_model, out, "--what", "items").code == 0
+    assert shell("export", "embeddings", user_model, out).code == 0
     items = pl.read_parquet(out)
     assert items["vector"].to_numpy()[7] == pytest.approx(
         network.output_table[7].flatten().tolist()  # type: ignore[index]
     )
     assert items["title"][7] == "Film 07, The (1957)"
-    assert shell("export", user_model, out, "--what", "users").code == 0
+    assert shell("export", "embeddings", user_model, out, "--side", "user").code == 0
     assert pl.read_parquet(out)["vector"].to_numpy().shape == (60, 12)
 
 
@@ -211,7 +211,7 @@ def test_predict_says_nan_or_refuses_for_unknown_ids(
     pairs = tmp_path / "pairs.csv"
     pl.DataFrame({"user": [1, 4711], "item": [2, 2]}).write_csv(pairs)
     done = shell("predict", user_model, pairs)
-    assert "nothing is known of 1 user and 0 items" in done.err
+    assert "unknown to the model: 1 user, 0 items" in done.err
     text = shell("predict", user_model, pairs, "--unknown", "nan").out
     found = pl.read_csv(io.StringIO(text))["prediction"].cast(pl.Float64).to_numpy()
     assert np.isnan(found).tolist() == [False, True], text

@@ -1,4 +1,4 @@
-"""Large jobs at a shell: cfnade shard, and recommend, predict and evaluate for many people."""
+"""Large jobs at a shell: `cfnade data shard` and `cfnade batch`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cfnade.cli.crowd import refuse
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 
 Shell = Any
@@ -27,18 +25,18 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     file, out = tmp_path / "r.csv", tmp_path / "out"
     rows = [f"{u},{i},{1 + (u + i) % 5}" for u in range(30) for i in range(9) if (u + i) % 2]
     file.write_text("user,item,rating\n" + "\n".join(rows))
-    done = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1")
+    done = shell("data", "shard", file, "--out", out, "--side", "item", "--valid", "0.1")
     assert done.code == 0
     assert f"of {len(rows)}" in f"of {sum(ShardedRatings.open(out).sizes.values())}"
     assert "30 users, 9 items, 1–5" in done.out
     assert (
         "finished before"
-        in shell("shard", file, "--out", out, "--side", "item", "--valid", "0.1").said
+        in shell("data", "shard", file, "--out", out, "--side", "item", "--valid", "0.1").said
     )
-    other = shell("shard", file, "--out", out, "--side", "item", "--valid", "0.2")
+    other = shell("data", "shard", file, "--out", out, "--side", "item", "--valid", "0.2")
     assert other.code == 1
-    assert "valid was 0.1 and is 0.2; give --force" in other.said
-    assert shell("shard", file, "--out", out, "--side", "item", "--force").code == 0
+    assert "valid was 0.1 and is 0.2; give --overwrite" in other.said
+    assert shell("data", "shard", file, "--out", out, "--side", "item", "--overwrite").code == 0
 
 
 def test_a_model_without_a_test_part_names_a_next_command_that_works(
@@ -46,7 +44,7 @@ def test_a_model_without_a_test_part_names_a_next_command_that_works(
 ) -> None:
     """Shards have no test part unless one is asked for."""
     out, other = tmp_path / "model of mine", tmp_path / "other"
-    assert shell("shard", ratings_file, "--out", tmp_path / "shards").code == 0
+    assert shell("data", "shard", ratings_file, "--out", tmp_path / "shards").code == 0
     done = shell("train", tmp_path / "shards", "--side", "user", "--epochs", "1", "--out", out)
     assert done.code == 0, done.err
     command = shlex.split(done.out.partition("next: ")[2])
@@ -54,8 +52,8 @@ def test_a_model_without_a_test_part_names_a_next_command_that_works(
     assert shell(*command[1:]).code == 0
     failed = shell("evaluate", out)
     assert failed.code == 1
-    assert "was split without a test part; give the ratings to score: cfnade" in failed.said
-    assert shell("shard", ratings_file, "--out", other, "--test", "0.1").code == 0
+    assert "was split without a test part; give the ratings to evaluate on: cfnade" in failed.said
+    assert shell("data", "shard", ratings_file, "--out", other, "--test", "0.1").code == 0
     done = shell("train", other, "--side", "user", "--epochs", "1", "--out", tmp_path / "second")
     assert done.code == 0, done.err
     command = shlex.split(done.out.partition("next: ")[2])
@@ -69,7 +67,7 @@ def test_a_job_that_failed_at_its_start_may_be_corrected(
     parts = tmp_path / "parts"
     parts.mkdir()
     (parts / "a.csv").write_text("user,item\n3,7\n")
-    command = ("evaluate", user_model, parts, "--out", tmp_path / "scores")
+    command = ("batch", "evaluate", user_model, parts, "--out", tmp_path / "scores")
     assert "has no column rating" in shell(*command).said
     (parts / "a.csv").write_text("user,item,rating\n999,7,4\n")
     done = shell(*command)
@@ -79,10 +77,10 @@ def test_a_job_that_failed_at_its_start_may_be_corrected(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--valid", "1"], "--valid (=1.0) must be a number"),
-        (["--engine", "dask"], "--engine (='dask') must be one of local, ray, spark"),
-        (["--workers", "0"], "--workers (=0) must be a whole number of at least 1"),
-        (["--side", "film"], "--side (='film') must be one of user, item, both"),
+        (["--valid", "1"], "--valid 1.0: must be a number"),
+        (["--engine", "dask"], "'dask' is not one of"),
+        (["--workers", "0"], "'--workers': Input should be greater than or equal to 1"),
+        (["--side", "film"], "'film' is not one of"),
         (["--scale", "1-5", "--bins", "3"], "--scale and --bins exclude each other"),
     ],
 )
@@ -90,8 +88,8 @@ def test_wrong_options_of_shard_are_one_error_and_leave_nothing(
     shell: Shell, tmp_path: Path, options: list[str], message: str
 ) -> None:
     (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
-    done = shell("shard", tmp_path / "r.csv", "--out", tmp_path / "out", *options)
-    assert done.code == 1
+    done = shell("data", "shard", tmp_path / "r.csv", "--out", tmp_path / "out", *options)
+    assert done.code in (1, 2)
     assert message in done.said
     assert not (tmp_path / "out").exists()
 
@@ -101,7 +99,7 @@ def test_lists_of_many_people_are_those_of_each(
 ) -> None:
     people, out = tmp_path / "people.csv", tmp_path / "lists"
     people.write_text("user\n3\n5\n8\n")
-    done = shell("recommend", user_model, "--people", people, "--out", out, "-n", "4")
+    done = shell("batch", "recommend", user_model, people, "--out", out, "-n", "4")
     assert done.code == 0
     assert "12 rows in 1 Parquet files" in done.said
     lists = pl.read_parquet(out / "*.parquet")
@@ -115,7 +113,7 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
     parts.mkdir()
     (parts / "a.csv").write_text("user,item\n3,7\n5,9\n")
     (parts / "b.csv").write_text("user,item\n5,4444\n")
-    assert shell("predict", user_model, parts, "--out", tmp_path / "out").code == 0
+    assert shell("batch", "predict", user_model, parts, "--out", tmp_path / "out").code == 0
     found = pl.read_parquet(tmp_path / "out" / "*.parquet")["prediction"].to_list()
     assert found == pytest.approx(
         Predictor.load(user_model).predict([3, 5, 5], [7, 9, 4444]).tolist()
@@ -123,34 +121,28 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
     test = tmp_path / "test.csv"
     test.write_text("user,item,rating\n3333,7,3\n4444,9,5\n")
     alone = json.loads(shell("evaluate", user_model, test, "--json").out)
-    done = shell(
-        "evaluate", user_model, test, "--engine", "local", "--out", tmp_path / "j", "--json"
-    )
+    done = shell("batch", "evaluate", user_model, test, "--out", tmp_path / "j", "--json")
     assert json.loads(done.out)["rmse"] == pytest.approx(alone["rmse"])
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "message", "code"),
     [
-        (["recommend", "MODEL", "--people", "everybody"], "name it with --out"),
-        (["recommend", "MODEL", "--user", "3", "--out", "lists"], "say who with --people"),
-        (["recommend", "MODEL", "--people", "nowhere", "--out", "lists"], "no such file or folder"),
-        (["recommend", "MODEL", "--people", "everybody", "--user", "3", "--out", "l"], "--user"),
-        (["predict", "MODEL", "x.csv", "--engine", "local", "--at", "3", "--out", "l"], "--at"),
-        (["evaluate", "MODEL", "--engine", "local", "--out", "l"], "give the ratings to score"),
-        (
-            ["evaluate", "MODEL", "x.csv", "--out", "l", "--max-users", "9"],
-            "--max-users (=9) is not for",
-        ),
+        (["recommend", "MODEL"], "Missing option '--out'", 2),
+        (["recommend", "MODEL", "nowhere", "--out", "lists"], "no such file or folder", 1),
+        (["recommend", "MODEL", "--user", "3", "--out", "l"], "No such option: --user", 2),
+        (["predict", "MODEL", "x.csv", "--timestamp", "3", "--out", "l"], "No such option", 2),
+        (["evaluate", "MODEL", "--out", "l"], "Missing argument 'DATA'", 2),
+        (["predict", "MODEL", "x.csv", "--engine", "dask", "--out", "l"], "'--engine'", 2),
     ],
 )
 def test_wrong_large_jobs_are_one_error(
     shell: Shell, user_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    command: list[str], message: str,
+    command: list[str], message: str, code: int,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    done = shell(*[user_model if word == "MODEL" else word for word in command])
-    assert done.code == 1
+    done = shell("batch", *[user_model if word == "MODEL" else word for word in command])
+    assert done.code == code
     assert message in done.said
     assert list(tmp_path.iterdir()) == []
 
@@ -162,16 +154,6 @@ def test_an_engine_that_is_not_installed_is_one_error(
     for name in ("ray", "pyspark", "pyspark.sql"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
-    done = shell("shard", tmp_path / "r.csv", "--out", tmp_path / "out", "--engine", engine)
+    done = shell("data", "shard", tmp_path / "r.csv", "--out", tmp_path / "out", "--engine", engine)
     assert done.code == 1
     assert f"pip install 'cfnade[{engine}]'" in done.said
-
-
-@pytest.mark.parametrize("value", [0, 0.0, "", "0"])
-def test_an_option_that_is_not_for_many_people_is_refused_whatever_its_value(value: Any) -> None:
-    with pytest.raises(PredictionError, match="threshold"):
-        refuse(threshold=value)
-
-
-def test_options_that_were_not_given_are_not_refused() -> None:
-    refuse(threshold=None, seen=False, user=[])

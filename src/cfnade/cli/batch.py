@@ -1,0 +1,146 @@
+"""`cfnade batch …`: answers for many users or pairs, as Parquet files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cfnade.cli import options
+from cfnade.cli.help import Command, Group
+from cfnade.cli.options import Json, Model
+from cfnade.cli.output_dir import locked_output_dir
+from cfnade.exceptions import PredictionError
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Recommend, predict and evaluate for many users.",
+)
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files.")]
+
+
+@app.command(cls=Command)
+def recommend(
+    ctx: typer.Context,
+    model: Model,
+    users: Annotated[
+        str | None,
+        typer.Argument(
+            help="Table or folder of tables: user; for new users also lists of items and ratings.",
+            metavar="USERS",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    out: Out,
+    n: options.ItemCount = 10,
+    rank_by: options.RankBy = None,
+    balance: options.Balance = None,
+    threshold: options.Threshold = None,
+    diversity: options.Diversity = None,
+    min_ratings: options.MinRatings = None,
+    genres: options.Genres = None,
+    candidate_items: options.CandidateItems = None,
+    exclude_items: options.ExcludeItems = None,
+    exclude_seen: options.ExcludeSeen = True,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    overwrite: options.OverwriteJob = False,
+) -> None:
+    """Recommend items to all users of a model, or to the users of a table.
+
+    \b
+      cfnade batch recommend model --out recommendations
+      cfnade batch recommend model users.parquet --out recommendations -n 100
+      cfnade batch recommend model users/ --out recommendations --engine ray
+    """
+    from cfnade.cli.recommend import ranking_arguments
+    from cfnade.cli.user_input import load_predictor
+    from cfnade.distributed.batch_job import EVERYBODY
+
+    ranking = ranking_arguments(ctx, load_predictor(model))
+    _run("recommend", model, users or EVERYBODY, out, engine, workers, overwrite, n=n, **ranking)
+
+
+@app.command(cls=Command)
+def predict(
+    model: Model,
+    pairs: Annotated[
+        str,
+        typer.Argument(help="Table or folder of tables: columns user and item.", metavar="PAIRS"),
+    ],
+    *,
+    out: Out,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    overwrite: options.OverwriteJob = False,
+) -> None:
+    """Predict the ratings of all pairs of users and items in a folder.
+
+    \b
+      cfnade batch predict model pairs/ --out predictions --workers 4
+    """
+    _run("predict", model, pairs, out, engine, workers, overwrite)
+
+
+@app.command(cls=Command)
+def evaluate(
+    model: Model,
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Table or folder of tables: columns user, item and rating.", metavar="DATA"
+        ),
+    ],
+    *,
+    out: Out,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    overwrite: options.OverwriteJob = False,
+    as_json: Json = False,
+) -> None:
+    """Evaluate predictions of all ratings in a folder.
+
+    \b
+      cfnade batch evaluate model test/ --out scores --engine ray
+    """
+    scores = _run("evaluate", model, data, out, engine, workers, overwrite)["scores"]
+    if as_json:
+        print(json.dumps({"on": data, **scores}, indent=1))
+    else:
+        print("  ".join(f"{name} {scores[name]:.4f}" for name in ("rmse", "nll", "mae_of_medians")))
+
+
+def _run(
+    task: str,
+    model: Path,
+    data: str,
+    out: Path,
+    engine: str,
+    workers: int | None,
+    overwrite: bool,
+    **how: Any,
+) -> dict[str, Any]:
+    from cfnade.distributed.batch_job import EVERYBODY, SUCCESS, predict_to_parquet
+    from cfnade.distributed.engines import open_engine
+
+    if out.is_file():
+        raise PredictionError(f"{out}: is a file; give a folder with --out")
+    inputs: Any = data if data == EVERYBODY else [data]
+    with (
+        locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"),
+        closing(open_engine(engine, workers)) as tasks,
+    ):
+        summary = predict_to_parquet(model, inputs, out, tasks, task, force=overwrite, **how)
+    size = f"{summary['rows']:,} rows in {summary['parts']} Parquet files"
+    print(
+        f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",
+        file=sys.stderr,
+    )
+    return summary

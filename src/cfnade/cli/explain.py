@@ -1,0 +1,50 @@
+"""`cfnade explain`: the ratings behind a prediction."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+import typer
+
+from cfnade.cli import options
+from cfnade.cli.options import Json, Model
+
+
+def explain(
+    model: Model,
+    item: Annotated[str, typer.Argument(help="Id or title of the item.", metavar="ITEM")],
+    ratings: options.TypedHistory = None,
+    *,
+    user: options.OneUser = None,
+    history: options.HistoryFile = None,
+    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of ratings.")] = 10,
+    target: Annotated[
+        Literal["rating", "interaction"] | None,
+        typer.Option("--target", metavar="QUANTITY", help="rating or interaction."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show which ratings of a user change a prediction.
+
+    \b
+      cfnade explain model "Blade Runner (1982)" --user 42
+      cfnade explain model "Blade Runner (1982)" "Alien (1979)=5" "Notting Hill (1999)=2"
+    """
+    from cfnade.cli.user_input import load_predictor, parse_item, parse_user
+
+    predictor = load_predictor(model)
+    users = [] if user is None else [user]
+    known, new_user = parse_user(predictor, users, history, ratings or [])
+    frame = predictor.explain(
+        item=parse_item(item, predictor),
+        user=known[0] if known else None,
+        history=new_user,
+        of="pick" if target == "interaction" else target,
+    )
+    if as_json:
+        print(json.dumps(frame.to_dicts(), indent=1))
+    else:
+        from cfnade.cli.render import print_explanation
+
+        print_explanation(frame.head(n))

@@ -1,0 +1,137 @@
+"""`cfnade serve`: a saved model over HTTP, with a page."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import Annotated, Literal
+
+import typer
+
+from cfnade.cli.options import Model
+from cfnade.cli.process import compile_kernels, gc_frozen, print_status
+from cfnade.cli.store import STORES
+from cfnade.exceptions import CfnadeError
+
+_ORIGIN = re.compile(r"https?://[^/\s*]+")
+_WATCH_INTERVAL = 2.0  # seconds
+_NETWORK, _PAGE = "Network", "Page and store"
+
+
+def serve(
+    model: Model,
+    *,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 for all.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65_535,
+            help="Port; 0 takes a free one.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Another name of the service (repeatable).",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin",
+            metavar="ORIGIN",
+            help="Web origin that may send requests (repeatable).",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="STORE", help=STORES, rich_help_panel=_PAGE),
+    ] = None,
+    item_name: Annotated[
+        str | None,
+        typer.Option(
+            "--item-name",
+            metavar="WORD",
+            help="What the page calls an item, such as book.",
+            rich_help_panel=_PAGE,
+        ),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", metavar="N", min=1, max=256, help="Processes, each with the model."
+        ),
+    ] = 1,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")
+    ] = False,
+    access_log: Annotated[
+        Literal["plain", "json"] | None,
+        typer.Option("--access-log", metavar="FORMAT", help="Log requests: plain or json."),
+    ] = None,
+) -> None:
+    """Serve a model and its page over HTTP.
+
+    Clients must send the API key in the environment variable CFNADE_API_KEY, if it is set. A
+    missing SQLite store is created. SIGHUP reloads the model.
+
+    \b
+      cfnade serve model
+      cfnade serve model --port 9000 --watch
+      cfnade serve model --store ratings.db
+    """
+    if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
+        raise CfnadeError("serving needs further packages: pip install 'cfnade[serve]'")
+    with gc_frozen():
+        from cfnade.server.item_metadata import validate_item_name
+        from cfnade.server.middleware import key_from_environment, validate_host
+        from cfnade.server.run import ServerSettings, run_server
+
+    if model.is_dir():
+        if store is not None:  # errors of the store come before the service listens
+            from cfnade.online.engine import make_missing_file, open_store
+
+            if created := make_missing_file(store):
+                print_status(f"{created}: created a new, empty store")
+            open_store(store).close()
+        compile_kernels("inference")
+    run_server(
+        ServerSettings(
+            folder=model,
+            host=host,
+            port=port,
+            workers=workers,
+            key=key_from_environment(),
+            cors=tuple(_checked_origin(text) for text in allow_origin or []),
+            hosts=tuple(validate_host(text) for text in allow_host or []),
+            watch=_WATCH_INTERVAL if watch else None,
+            access_log=access_log,
+            store=store,
+            noun=validate_item_name(item_name),
+        )
+    )
+
+
+def _checked_origin(text: str) -> str:
+    if text == "*" or _ORIGIN.fullmatch(text):
+        return text
+    raise CfnadeError(
+        f"--allow-origin {text}: is not an origin; give it as browsers do, such as "
+        "https://example.org:8443, or * for any"
+    )

@@ -1,0 +1,206 @@
+"""`cfnade store …`: ratings and interactions of users in a database."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cfnade.cli import options
+from cfnade.cli.data import require_parquet, write_table
+from cfnade.cli.help import Command, Group
+from cfnade.cli.options import Data, Json
+from cfnade.exceptions import StoreError
+from cfnade.utils.text import count_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cfnade.data.dataset import Dataset
+    from cfnade.online.prequential import StoreSummary
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Store the ratings of users in SQLite or PostgreSQL.",
+)
+STORES = "SQLite file, model folder, or postgresql://user@host/name."
+StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_default=False)]
+
+
+@app.command(cls=Command)
+def create(store: StoreUrl) -> None:
+    """Create a store; an existing one is kept.
+
+    The password of PostgreSQL may come from PGPASSWORD.
+
+    \b
+      cfnade store create ratings.db
+      cfnade store create postgresql://shop@db.example.org/ratings
+    """
+    from cfnade.online.engine import open_store
+
+    opened = open_store(store, create=True)
+    opened.close()
+    print(f"{opened.shown}: ready; next: cfnade store import {opened.shown} DATA")
+
+
+@app.command(cls=Command)
+def info(store: StoreUrl, *, as_json: Json = False) -> None:
+    """Describe a store: events, users, items, and the online error of models.
+
+    \b
+      cfnade store info ratings.db
+    """
+    from cfnade.online.engine import open_store
+    from cfnade.online.prequential import summary_of
+
+    with closing(open_store(store)) as opened:
+        summary = summary_of(opened)
+    if as_json:
+        print(json.dumps(asdict(summary), indent=1))
+    else:
+        _print_summary(summary)
+
+
+@app.command("import", cls=Command)
+def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -> None:
+    """Import ratings or interactions, all of them or none.
+
+    Events that are in the store are kept, and erased users stay erased. `cfnade data convert` reads
+    files whose columns are not recognized.
+
+    \b
+      cfnade store import ratings.db ml-1m
+      cfnade store import ratings.db ratings.csv
+    """
+    from cfnade.data.load import load
+    from cfnade.data.remote import redact_url
+    from cfnade.online.bulk import import_events, scale_of
+    from cfnade.online.engine import open_store
+
+    with closing(open_store(store)) as opened:
+        ratings = load(data, scale=scale)
+        values = () if ratings.implicit else ratings.scale.values
+        if values and scale is None:
+            _check_scale(ratings, scale_of(opened) or [], redact_url(data))
+        source = ratings.source or Path(redact_url(data)).name or "import"
+        added = import_events(opened, events_frame(ratings), source=source, scale=values)
+    if ratings.weights is not None:
+        print("note: counts are not stored, only which user chose which item", file=sys.stderr)
+    skipped = len(ratings) - added
+    why = f"; {skipped:,} skipped: already stored, or of erased users" if skipped else ""
+    print(f"{opened.shown}: {count_of(added, 'event')} imported{why}")
+
+
+@app.command(cls=Command)
+def export(
+    store: StoreUrl,
+    out: Annotated[Path, typer.Argument(help="Parquet file to write.", metavar="OUT")],
+) -> None:
+    """Export the current ratings as Parquet, which `cfnade train` reads.
+
+    \b
+      cfnade store export ratings.db ratings.parquet
+    """
+    from cfnade.data.load import load
+    from cfnade.data.remote import STORE
+
+    require_parquet(out)
+    write_table(load(store if store.startswith(STORE) else f"{STORE}{store}"), out)
+
+
+@app.command(cls=Command)
+def erase(
+    store: StoreUrl,
+    user: Annotated[str, typer.Argument(help="Id of the user.", metavar="USER")],
+) -> None:
+    """Erase a user: everything in the store about them.
+
+    Models that were trained before still contain their ratings until `cfnade refresh`.
+
+    \b
+      cfnade store erase ratings.db anna
+    """
+    from cfnade.online.engine import open_store
+    from cfnade.online.erasure import forget
+
+    with closing(open_store(store)) as opened:
+        erasure = forget(opened, user)
+    if erasure.known:
+        print(f"{opened.shown}: {count_of(erasure.events, 'event')} of {user!r} erased")
+        print(f"earlier models contain them until: cfnade refresh MODEL --store {opened.shown}")
+    else:
+        print(
+            f"warning: {opened.shown} has nothing about {user!r}, so nothing was changed; check "
+            "the id, or the user was erased before",
+            file=sys.stderr,
+        )
+    if not erasure.wiped:
+        print(
+            "warning: another program reads the store now, so erased bytes may remain in the "
+            f"files of the database; repeat: cfnade store erase {opened.shown} USER",
+            file=sys.stderr,
+        )
+
+
+def _check_scale(ratings: Dataset, stored: list[float], shown: str) -> None:
+    """Refuse ratings beyond the scale of the store, such as 1–10 among 1–5."""
+    values = ratings.scale.values
+    if stored and not (stored[0] <= values[0] and values[-1] <= stored[-1]):
+        raise StoreError(
+            f"{shown}: its scale {ratings.scale} exceeds that of the store, {stored[0]:g} to "
+            f"{stored[-1]:g}; use another store, or give --scale if both mean the same"
+        )
+
+
+def events_frame(ratings: Dataset) -> pl.DataFrame:
+    """Return ratings as the columns of a store."""
+    import polars as pl
+
+    columns: dict[str, Any] = {
+        "person": pl.Series(ratings.user_ids)[ratings.users].cast(pl.String),
+        "item": pl.Series(ratings.item_ids)[ratings.items].cast(pl.String),
+    }
+    if not ratings.implicit:
+        columns["rating"] = ratings.values
+    if ratings.times is not None:
+        columns["at"] = ratings.times
+    for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
+        if texts is not None:
+            columns[name] = pl.Series(texts.tolist(), dtype=pl.String)[ratings.items]
+    return pl.DataFrame(columns)
+
+
+def _print_summary(summary: StoreSummary) -> None:
+    from datetime import UTC, datetime
+
+    def minute(seconds: int) -> str:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+    kinds = f"{count_of(summary.ratings, 'rating')}, {count_of(summary.picks, 'interaction')}, "
+    facts = {
+        "store": f"{summary.store}, version {summary.version}",
+        "events": f"{summary.events:,}: {kinds}{count_of(summary.withdrawals, 'withdrawal')}",
+        "users": f"{summary.people:,}; {summary.forgotten:,} erased",
+        "items": f"{summary.items:,}",
+        "sources": ", ".join(f"{name} {n:,}" for name, n in summary.sources.items()) or "none yet",
+    }
+    if summary.first is not None and summary.last is not None:
+        facts["time"] = f"{minute(summary.first)} to {minute(summary.last)}"
+    if summary.online is not None:
+        facts["online"] = (
+            f"RMSE {summary.online.rmse:.4f} of the last {count_of(summary.online.n, 'rating')}; "
+            f"{100 * summary.online.unseen:.0f} % of users new to the model"
+        )
+    for name, fact in facts.items():
+        print(f"{name:<11}{fact}")
+    for model in summary.models:
+        name, rmse, n = model["model"][:12], model["rmse"], model["ratings"]
+        print(f"{'model':<11}{name}: RMSE {rmse:.4f} of {n:,}")

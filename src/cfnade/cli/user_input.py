@@ -1,0 +1,233 @@
+"""Small tables and typed values: pairs, histories, new items, times; frames to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from cfnade.cli.process import gc_frozen
+from cfnade.data.column_roles import COLUMN_NAMES
+from cfnade.data.raw_table import parse_or_raise, to_numbers
+from cfnade.data.readers.text import decode
+from cfnade.exceptions import DataError, PredictionError
+
+if TYPE_CHECKING:
+    from cfnade.inference.predictor import Predictor
+
+_ITEM_NAMES = (*COLUMN_NAMES["item"], "id", "title", "name")
+_RATING_NAMES = (*COLUMN_NAMES["rating"], "yourrating")
+_SEPARATORS = (",", ";", "\t", "|")
+
+
+def load_predictor(model: Path) -> Predictor:
+    """Load a saved model."""
+    with gc_frozen():
+        from cfnade.inference.predictor import Predictor
+
+        return Predictor.load(model)
+
+
+class Table:
+    """The columns of a CSV or Parquet file as text, by their usual names."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._frame = _read(file)
+
+    def column(self, role: str, names: tuple[str, ...] | None = None) -> list[str]:
+        """Return the texts of a required column."""
+        texts = self.optional_column(role, names)
+        if texts is None:
+            usual = ", ".join((names or COLUMN_NAMES[role])[:3])
+            raise PredictionError(
+                f"{self.file}: has no column {role} ({usual} …); its columns are "
+                f"{', '.join(self._frame.columns)}"
+            )
+        return texts
+
+    def optional_column(self, role: str, names: tuple[str, ...] | None = None) -> list[str] | None:
+        """Return the first column with one of the names, ignoring case and punctuation."""
+        for name in names or COLUMN_NAMES[role]:
+            columns = [column for column in self._frame.columns if _normalized(column) == name]
+            if len(columns) > 1:
+                raise PredictionError(
+                    f"{self.file}: {len(columns)} columns are named {name}; keep one"
+                )
+            if columns:
+                return self._complete(columns[0])
+        return None
+
+    def locate(self, row: int) -> str:
+        """Return the place of a row: its line in a text, whose fields may have line breaks."""
+        if self.file.suffix == ".parquet":
+            return f"{self.file}, row {row}"
+        breaks = "".join(self._frame.columns).count("\n")
+        for column in self._frame.head(row):
+            breaks += int(column.str.count_matches("\n", literal=True).sum())
+        return f"{self.file}:{row + 2 + breaks}"
+
+    def _complete(self, column: str) -> list[str]:
+        texts: list[Any] = self._frame[column].to_list()
+        if None in texts:
+            raise PredictionError(
+                f"{self.locate(texts.index(None))}: {column} is missing; fill it in"
+            )
+        return texts
+
+
+def _read(file: Path) -> pl.DataFrame:
+    if not file.exists():
+        raise PredictionError(f"{file}: there is no such file")
+    try:
+        if file.suffix == ".parquet":
+            return pl.read_parquet(file).select(pl.all().cast(pl.String))
+        data, _ = decode(file.read_bytes(), str(file))
+        separator = max(_SEPARATORS, key=data.partition(b"\n")[0].decode().count)
+        return pl.read_csv(data, separator=separator, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise PredictionError(f"{file}: cannot be read as CSV or Parquet: {reason}") from error
+    except DataError as error:
+        raise _with_advice(error, "give CSV with a header, in UTF-8, or Parquet") from error
+
+
+def _with_advice(error: DataError, advice: str) -> PredictionError:
+    """Return the error with other advice: its own is about files of ratings."""
+    return PredictionError(f"{str(error).partition(';')[0]}; {advice}")
+
+
+def _normalized(column: str) -> str:
+    name = column.split("_duplicated_")[0]  # a suffix of polars for repeated names
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[np.int64]:
+    """Return the seconds since 1970 of numbers or ISO dates. Shape (n,)."""
+    try:
+        columns = {"time": pl.Series(texts, dtype=pl.String)}
+        parsed = parse_or_raise(columns, lambda row, _: locate(row), is_text=True)
+        return parsed.frame["time"].to_numpy()
+    except DataError as error:
+        raise _with_advice(error, "correct it") from error
+
+
+def parse_item(text: str, predictor: Predictor) -> Any:
+    """Return the id of an item that is given by id or title."""
+    return predictor.items.raw(predictor.catalog.typed(text))
+
+
+# -- users and histories --------------------------------------------------------------------------
+
+
+def parse_user(
+    predictor: Predictor, users: list[str], file: Path | None, typed: list[str]
+) -> tuple[list[Any] | None, dict[Any, float] | None]:
+    """Return known users or the history of a new user; the other one is None."""
+    history = parse_history(predictor, file, typed)
+    if (history is None) == (not users):
+        ratings = "ITEM" if predictor.fitted.context.implicit else "ITEM=RATING"
+        raise PredictionError(f"give one user: --user ID, --history FILE, or {ratings}")
+    return [predictor.users.typed(text) for text in users] or None, history
+
+
+def parse_history(
+    predictor: Predictor, file: Path | None, typed: list[str]
+) -> dict[Any, float] | None:
+    """Return the ratings of a new user from a file and those typed as ITEM=RATING."""
+    if predictor.fitted.context.implicit:
+        return _parse_interactions(predictor, file, typed)
+    history: dict[Any, float] = {}
+    if file is not None:
+        table = Table(file)
+        columns = table.column("item", _ITEM_NAMES), table.column("rating", _RATING_NAMES)
+        for row, (text, rating) in enumerate(zip(*columns, strict=True)):
+            place = table.locate(row)
+            _add(history, parse_item(text, predictor), _number(rating, place), place)
+    for entry in typed:
+        text, _, rating = entry.rpartition("=")
+        fault = 'write an item and its rating, such as "Alien (1979)=5"'
+        number = _number(rating if text else "", repr(entry), fault)
+        _add(history, parse_item(text, predictor), number, repr(entry))
+    return history if file is not None or typed else None
+
+
+def _parse_interactions(
+    predictor: Predictor, file: Path | None, typed: list[str]
+) -> dict[Any, float] | None:
+    """Return the items of a new user; a column of ratings is ignored."""
+    texts = [] if file is None else Table(file).column("item", _ITEM_NAMES)
+    items = [parse_item(text, predictor) for text in texts]
+    items += [_parse_interaction(text, predictor) for text in typed]
+    return dict.fromkeys(items, 1.0) if file is not None or typed else None
+
+
+def _parse_interaction(typed: str, predictor: Predictor) -> Any:
+    try:
+        return parse_item(typed, predictor)
+    except PredictionError:
+        name, rating, _ = typed.rpartition("=")
+        if rating == "":
+            raise
+    raise PredictionError(f"{typed!r}: this model has no ratings; give {name!r} alone")
+
+
+def parse_new_items(predictor: Predictor, file: Path | None) -> dict[Any, list[Any]] | None:
+    """Return the first ratings of new items from a file: pairs of user and rating by item."""
+    if file is None:
+        return None
+    table, ratings = Table(file), dict[Any, list[Any]]()
+    columns = table.column("user"), table.column("item"), table.column("rating", _RATING_NAMES)
+    for row, (user, item, rating) in enumerate(zip(*columns, strict=True)):
+        pairs = ratings.setdefault(predictor.items.typed(item), [])
+        pairs.append((predictor.users.typed(user), _number(rating, table.locate(row))))
+    if not ratings:
+        raise PredictionError(f"{file}: has no ratings of new items; give at least one")
+    return ratings
+
+
+def _number(text: str, place: str, fault: str = "") -> float:
+    """Return a rating; `fault` replaces the message for text that is not a number."""
+    number: float | None = to_numbers(pl.Series([text], dtype=pl.String))[0]
+    if number is None:
+        raise PredictionError(f"{place}: {fault or f'rating {text!r} is not a number'}")
+    return number
+
+
+def _add(history: dict[Any, float], item: Any, rating: float, place: str) -> None:
+    if item in history:
+        raise PredictionError(
+            f"{place}: item {item!r} is rated twice, {history[item]:g} and {rating:g}; give one "
+            "rating of each item"
+        )
+    history[item] = rating
+
+
+# -- output ---------------------------------------------------------------------------------------
+
+
+def require_writable(out: Path | None) -> None:
+    """Refuse an output file that cannot be written, before the work is done."""
+    if out is None:
+        return
+    if out.suffix not in (".parquet", ".csv"):
+        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
+    if out.is_dir():
+        raise PredictionError(f"{out}: is a folder; name a file to write")
+    if not out.parent.is_dir():
+        raise PredictionError(f"{out}: there is no folder {out.parent}; create it first")
+
+
+def write_frame(frame: pl.DataFrame, out: Path) -> None:
+    """Write a frame as Parquet or CSV, by its suffix, atomically."""
+    from cfnade.utils.files import atomic_write
+
+    with atomic_write(out) as file:
+        if out.suffix == ".parquet":
+            frame.write_parquet(file)
+        else:
+            frame.write_csv(file)
