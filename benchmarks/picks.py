@@ -34,7 +34,7 @@ from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity, SetNade
 from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig
-from cfnade.implicit.set_nade_training import SetNadeSettings, SetNadeTrainer
+from cfnade.implicit.set_nade_training import SetNadeSettings, training_loop
 from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
 from cfnade.models.choice_network import ChoiceNetwork
@@ -53,8 +53,8 @@ def our_epoch(likes: Dataset, threads: int) -> float:
     """Seconds of an epoch, the fastest of a few."""
     torch.set_num_threads(threads)
     settings = SetNadeSettings(hidden=HIDDEN, batch=BATCH)
-    trainer = SetNadeTrainer(InteractionRows.from_ratings(likes), settings)
-    return min(seconds(partial(trainer.epoch, number)) for number in range(_EPOCHS))
+    loop = training_loop(InteractionRows.from_ratings(likes), settings)
+    return min(seconds(partial(loop.run, number + 1)) for number in range(_EPOCHS))
 
 
 def vaecf_epoch(likes: Dataset, threads: int) -> float:

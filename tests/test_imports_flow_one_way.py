@@ -34,6 +34,9 @@ FLOW = [
     *(
         "calibration.calibration",
         "components",
+        "training.callbacks",
+        "training.state",
+        "training.loop",
         "implicit",
         "fitted_model",
         "inference.baseline",

@@ -27,9 +27,10 @@ from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import SetNade
 from cfnade.implicit.set_nade_training import (
     SetNadeSettings,
-    SetNadeTrainer,
+    initial_network,
     sample_batch,
     softmax_over_ranks,
+    training_loop,
 )
 from cfnade.training.callbacks import MessageCallback
 
@@ -87,37 +88,41 @@ def test_the_softmax_is_over_the_items_of_all_ranks() -> None:
 def test_ranks_train_what_one_process_trains(
     shards: ShardedRatings, parts: Split, ranks: int
 ) -> None:
-    alone = SetNadeTrainer(rows_of(parts.train), SOME)
-    costs = [alone.epoch(number) for number in range(2)]
+    alone = training_loop(rows_of(parts.train), SOME)
+    alone.run(2)
+    costs = [record["cost"] for record in alone.state.history]
 
     def own(group: ProcessGroup) -> tuple[Any, list[float], dict[str, torch.Tensor]]:
         owned = load_rank_data(group, shards, "user")
-        trainer = SetNadeTrainer(rows_of(owned.ratings), SOME, owned.part)
-        found = [trainer.epoch(number) for number in range(2)]
-        weights = {name: t.detach() for name, t in trainer.network.named_parameters()}
+        loop = training_loop(rows_of(owned.ratings), SOME, owned.part)
+        loop.run(2)
+        found = [record["cost"] for record in loop.state.history]
+        weights = {name: t.detach() for name, t in loop.model.named_parameters()}
         return torch.from_numpy(owned.part.columns).long(), found, weights
 
+    network: Any = alone.model
     for columns, found, weights in on_ranks(ranks, own):
         assert found == pytest.approx(costs, rel=1e-5)
-        assert torch.allclose(weights["c"], alone.network.c, atol=1e-4)
-        assert torch.allclose(weights["V"], alone.network.V[columns], atol=1e-4)
-        assert torch.allclose(weights["W"], alone.network.W[:, columns], atol=1e-4)
+        assert torch.allclose(weights["c"], network.c, atol=1e-4)
+        assert torch.allclose(weights["V"], network.V[columns], atol=1e-4)
+        assert torch.allclose(weights["W"], network.W[:, columns], atol=1e-4)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_lists_of_all_ranks_are_judged_as_those_of_one(
     shards: ShardedRatings, parts: Split, ranks: int
 ) -> None:
-    alone = SetNadeTrainer(rows_of(parts.train), SOME)
+    start = initial_network(rows_of(parts.train), SOME)
     people = np.unique(parts.valid.users).astype(np.int64)
     known, answers = (rows_of(part).select(people) for part in (parts.train, parts.valid))
-    scores = SetNade.of_network(alone.averaged()).scores(known)
+    scores = SetNade.of_network(start).scores(known)
     expected = float(ndcg_of_scores(scores, Question(known, answers), 20).mean())
 
     def own(group: ProcessGroup) -> float | None:
         owned = load_rank_data(group, shards, "user")
-        trainer = SetNadeTrainer(rows_of(owned.ratings), SOME, owned.part)
-        return RankingValidation(owned, rows_of(owned.ratings), 0).value(trainer.averaged())
+        rows = rows_of(owned.ratings)
+        network = initial_network(rows, SOME, owned.part).requires_grad_(False)
+        return RankingValidation(owned, rows, 0).value(network)
 
     assert on_ranks(ranks, own) == pytest.approx([expected] * ranks)
 
@@ -191,4 +196,5 @@ def test_a_model_with_lists_is_saved_and_makes_them(
     known = rows_of(parts.train).select(np.arange(5))
     chances = np.exp(fitted.interaction_model.log_probabilities(known))
     assert chances.sum(1) == pytest.approx(np.ones(5), rel=1e-4)
-    assert found[0]["lists"]["ndcg"] == max(one["ndcg"] for one in found[0]["lists"]["history"])
+    scores = [record["valid_ndcg"] for record in found[0]["lists"]["history"]]
+    assert found[0]["lists"]["ndcg"] == max(score for score in scores if score is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,20 @@ from cfnade.implicit.set_nade_training import (
     Candidates,
     CandidateSampler,
     FusedAdam,
-    NetworkTraining,
     SetBatch,
     SetNadeSettings,
-    SetNadeTrainer,
     initial_network,
     sample_batch,
+    training_loop,
     write_gradients,
 )
 from cfnade.models.batch import Context
 from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
+from cfnade.training.loop import TrainingLoop
+from cfnade.training.state import StateStore
 
 SETTINGS = SetNadeSettings(hidden=5, batch=8, epochs=4, learning_rate=0.01, weight_decay=0.02)
+CHECKED = replace(SETTINGS, check_every=1)
 PEOPLE = np.arange(12)
 
 
@@ -229,8 +232,9 @@ def test_the_start_says_how_often_items_are_picked() -> None:
 def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
     """With decay (‖W‖² + ‖V‖²), batches, rates and averages as they are documented."""
     rows, settings = some_rows(), replace(SETTINGS, falls=falls, average_every=2, average=0.6)
-    trainer = SetNadeTrainer(rows, settings)
-    plain = double(trainer.network)
+    loop = training_loop(rows, settings)
+    network, averaged = loop.model, loop._average.module  # type: ignore[union-attr]
+    plain = double(network)
     adam = torch.optim.Adam(plain.parameters(), lr=settings.learning_rate)
     average = {name: t.detach().clone() for name, t in plain.named_parameters()}
     people = np.flatnonzero(rows.counts > 1)
@@ -254,14 +258,15 @@ def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
                 keep = min(0.6, (1 + step / 2) / (4 + step / 2))
                 for name, tensor in plain.named_parameters():
                     average[name] = keep * average[name] + (1 - keep) * tensor.detach()
-        trainer.epoch(epoch)
-    assert trainer.step == step
-    for name, tensor in trainer.network.named_parameters():
+    loop.restore_best = lambda: None  # type: ignore[method-assign]
+    loop.run()
+    assert loop.state.step == step
+    for name, tensor in network.named_parameters():
         torch.testing.assert_close(
             tensor.detach().double(), plain.get_parameter(name).detach(), rtol=1e-3, atol=2e-4
         )
         torch.testing.assert_close(
-            trainer.average[name].double(), average[name], rtol=1e-3, atol=2e-4
+            averaged.get_parameter(name).double(), average[name], rtol=1e-3, atol=2e-4
         )
 
 
@@ -270,10 +275,11 @@ def test_who_picked_one_thing_is_not_trained_on() -> None:
     rows = some_rows().select(np.array([0, 1, 3, 4]))
     first = rows.where(np.isin(np.arange(len(rows.columns)), rows.indptr[:-1]))
     assert (first.counts == 1).all()
-    trainer = SetNadeTrainer(first, SETTINGS)
-    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
-    assert trainer.epoch(0) == 0.0
-    for one, other in zip(before, trainer.network.parameters(), strict=True):
+    loop = training_loop(first, SETTINGS)
+    before = [parameter.detach().clone() for parameter in loop.model.parameters()]
+    loop.run()
+    assert [record["cost"] for record in loop.state.history] == [0.0] * SETTINGS.epochs
+    for one, other in zip(before, loop.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -290,41 +296,48 @@ def test_training_stops_when_validation_no_longer_improves() -> None:
     settings = replace(SETTINGS, epochs=50, check_every=2, patience=2)
     seen: list[torch.Tensor] = []
 
-    def value(network: ChoiceNetwork) -> float:
-        seen.append(network.V.clone())
-        return next(values)
+    def validate(network: ChoiceNetwork) -> dict[str, float]:
+        seen.append(network.V.detach().clone())
+        return {"ndcg": next(values)}
 
-    training = NetworkTraining(SetNadeTrainer(some_rows(), settings), value)
-    assert training.run() == 4
-    assert [one["epoch"] for one in training.history] == [2, 4, 6, 8]
-    assert torch.equal(training.trainer.best().V, seen[1])
-
-
-def test_a_restored_training_ends_with_the_same_bits() -> None:
-    whole = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
-    assert whole.run() == SETTINGS.epochs
-    first = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
-    first.stop = lambda: first.trainer.step >= 8
-    done = first.run()
-    assert 0 < done < SETTINGS.epochs
-    state = {name: tensor.clone() for name, tensor in first.trainer.state().items()}
-    again = NetworkTraining(SetNadeTrainer(some_rows(), SETTINGS), lambda _: None)
-    again.trainer.restore(state, first.trainer.step)
-    again.run(done)
-    for name, tensor in whole.trainer.average.items():
-        assert torch.equal(tensor, again.trainer.average[name])
+    loop = training_loop(some_rows(), settings, validate=validate)
+    loop.run()
+    assert loop.selected_epochs == 4
+    scores = [record["valid_ndcg"] for record in loop.state.history]
+    assert scores == [None, 0.1, None, 0.3, None, 0.2, None, 0.25]
+    assert torch.equal(loop.model.V, seen[1])
 
 
-def test_a_restored_training_has_the_best_weights_of_the_first() -> None:
-    first = SetNadeTrainer(some_rows(), SETTINGS)
-    first.epoch(0)
-    first.remember()
-    expected = first.best().V.clone()
-    first.epoch(1)
-    again = SetNadeTrainer(some_rows(), SETTINGS)
-    again.restore({name: t.clone() for name, t in first.state().items()}, first.step)
-    assert torch.equal(again.best().V, expected)
-    assert not torch.equal(again.averaged().V, expected)
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_a_resumed_training_ends_with_the_same_bits(steps: int, tmp_path: Path) -> None:
+    """Interrupted after any step: in the middle of an epoch, or between two."""
+    scores = [0.1, 0.3, 0.2, 0.25]
+
+    def loop(**options: Any) -> TrainingLoop:
+        found = iter(scores)
+        validate = lambda _: {"ndcg": next(found)}  # noqa: E731
+        return training_loop(some_rows(), CHECKED, validate=validate, **options)
+
+    whole = loop()
+    whole.run()
+    first = loop(store=StateStore(tmp_path, seconds=0.0))
+    real = first.stepper.step
+
+    def step(rows: Any, *, step: int, rate: float) -> float:
+        if step == steps:
+            raise KeyboardInterrupt
+        return real(rows, step=step, rate=rate)
+
+    first.stepper.step = step  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    again = loop(store=StateStore(tmp_path, resume=True))
+    again.validate = lambda _: {"ndcg": scores[again.state.epoch - 1]}
+    assert again.state.step == steps
+    again.run()
+    for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert again.selected_epochs == whole.selected_epochs == 2
 
 
 @pytest.mark.parametrize("name", ["hidden", "batch", "learning_rate", "context_rate", "average"])

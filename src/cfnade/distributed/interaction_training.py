@@ -5,9 +5,8 @@ The other components need all pairs of items or users, and stay on one machine.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,17 +20,15 @@ from cfnade.distributed.state import RankStateStore
 from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade_training import (
-    NetworkTraining,
     SetNadeSettings,
-    SetNadeTrainer,
     hidden_states,
     largest_scores,
+    training_loop,
 )
 from cfnade.implicit.sharpness import FACTORS
 from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.training.state import LoopState
+from cfnade.training.callbacks import Callback, Stage
 
-Say = Callable[[str], None]
 PLACES = 20
 ASKED = 2_000
 """So many users, at most, are asked on validation."""
@@ -55,55 +52,60 @@ def train_interactions(
     owned: RankData,
     settings: SetNadeSettings,
     fingerprint: str,
-    saving: RankStateStore | None,
-    say: Say,
-    stop: Callable[[], bool],
+    store: RankStateStore | None,
+    callback: Callback,
+    should_stop: Callable[[], bool],
 ) -> PartitionedInteractionModel:
-    """Train the network, choose its epoch by validation, and say how sharp its scores are."""
+    """Train the network, select its epoch by validation, and fit the sharpness of its scores."""
     rows = _rows(owned)
-    trainer = SetNadeTrainer(rows, settings, owned.part)
-    judge = RankingValidation(owned, rows, settings.seed)
-    identity = {"plan": settings.to_dict(), "split": fingerprint, "ranks": owned.part.group.size}
-    run = NetworkTraining(trainer, judge.value, report=say, stop=stop)
-    state = None if saving is None else _RunState(run, saving, identity)
-    if state is not None:
-        run.save = state.save
-    run.run(0 if state is None else state.restore())
-    best = trainer.best()
-    facts = {"history": run.history, "plan": settings.to_dict(), "ndcg": judge.value(best)}
+    validation = RankingValidation(owned, rows, settings.seed)
+    if store is not None:
+        store.folder.mkdir(parents=True, exist_ok=True)
+        store = replace(store, resume=store.resume and store.exists())
+
+    def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+        value = validation.value(network)
+        return None if value is None else {"ndcg": value}
+
+    size = owned.part.group.size
+    loop = training_loop(
+        rows,
+        settings,
+        owned.part,
+        validate=validate,
+        store=store,
+        identity={"plan": settings.to_dict(), "split": fingerprint, "ranks": size},
+        callback=_EpochMessages(callback),
+        stage=Stage("set-nade", epochs=settings.epochs),
+        should_stop=should_stop,
+    )
+    loop.run()
+    network: Any = loop.model.requires_grad_(False)
+    facts = {
+        "history": loop.state.history,
+        "plan": settings.to_dict(),
+        "ndcg": (loop.state.best or {}).get("ndcg"),
+    }
     counts = np.bincount(rows.columns, minlength=rows.n_columns)
     logs = np.log1p(counts).astype(np.float32)
-    return PartitionedInteractionModel(best, judge.sharpness(best), logs, facts)
+    return PartitionedInteractionModel(network, validation.sharpness(network), logs, facts)
 
 
-class _RunState:
-    """The state of an unfinished training on disk."""
+class _EpochMessages(Callback):
+    """Passes steps on, and validated epochs as messages."""
 
-    def __init__(
-        self, run: NetworkTraining, saving: RankStateStore, identity: dict[str, Any]
-    ) -> None:
-        self._run, self._saving, self._identity = run, saving, identity
-        self._saved_at = time.monotonic()
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
 
-    def save(self, epoch: int, last: bool) -> None:
-        """Write the state if it is time, and at the end."""
-        run, saving = self._run, self._saving
-        if not last and not saving.is_due(0, time.monotonic() - self._saved_at):
-            return
-        saving.folder.mkdir(parents=True, exist_ok=True)
-        progress = LoopState(epoch=epoch, step=run.trainer.step, history=run.history)
-        saving.write(run.trainer.state(), progress, self._identity)
-        self._saved_at = time.monotonic()
+    def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+        self._callback.on_step_end(stage, progress, cost)
 
-    def restore(self) -> int:
-        """Return how many epochs an interrupted training had done; 0 if there was none."""
-        run, saving = self._run, self._saving
-        if not saving.resume or not saving.exists():
-            return 0
-        tensors, progress = saving.read(self._identity)
-        run.trainer.restore(tensors, progress.step)
-        run.history = progress.history
-        return progress.epoch
+    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+        if record["valid_ndcg"] is not None:
+            self._callback.on_message(
+                f"set-nade: epoch {record['epoch']}, cost {record['cost']:.3f}, validation NDCG "
+                f"{record['valid_ndcg']:.4f}"
+            )
 
 
 def _rows(owned: RankData) -> InteractionRows:

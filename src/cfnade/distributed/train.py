@@ -178,7 +178,7 @@ def _with_choice(
     sizes = how.shards
     settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
     choice: PartitionedInteractionModel = train_interactions(
-        owned, settings, how.shards.fingerprint, saving, how.callback.on_message, how.ended
+        owned, settings, how.shards.fingerprint, saving, how.callback, how.ended
     )
     seconds = {"nade": round(time.monotonic() - began, 2)}
     facts = choice.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}

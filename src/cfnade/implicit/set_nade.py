@@ -95,20 +95,17 @@ class SetNade(ImplicitComponent):
         seed: int,
         value: Callable[[Self], float] | None,
     ) -> tuple[Self, Options]:
-        from cfnade.implicit.set_nade_training import (
-            NetworkTraining,
-            SetNadeTrainer,
-            settings_for,
-        )
+        from cfnade.implicit.set_nade_training import settings_for, training_loop
 
         shape = len(rows), rows.n_columns, len(rows.columns)
         settings = settings_for(*shape, seed=seed, epochs=options["epochs"])
-        training = NetworkTraining(
-            SetNadeTrainer(binary(rows), settings),
-            (lambda _: None) if value is None else (lambda network: value(cls.of_network(network))),
-        )
-        epochs = training.run()
-        return cls.of_network(training.trainer.best()), {"epochs": epochs}
+
+        def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+            return None if value is None else {"ndcg": value(cls.of_network(network))}
+
+        loop = training_loop(binary(rows), settings, validate=validate)
+        loop.run()
+        return cls.of_network(loop.model), {"epochs": loop.selected_epochs}
 
     def scores(self, rows: InteractionRows) -> ScoreArray:
         total = times_transpose(self._states(*self._sums(rows)), self.arrays["V"])

@@ -8,8 +8,8 @@ of which stands for as many as there are of its kind: the sum of e^s over these 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from cfnade.kernels.sparse import transposed as transpose
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade.models.initialization import fill_columns_
+from cfnade.training.loop import LoopOptions, Schedule, TrainingLoop
 from cfnade.utils.validation import options
 
 _START, _ORDER, _SAMPLE = range(3)  # streams of random numbers
@@ -353,8 +354,8 @@ class FusedAdam:
             )
 
 
-class SetNadeTrainer:
-    """A network in training; `state` holds all that it remembers beside the network."""
+class SetNadeStepper:
+    """Makes the steps of a network: the sampled batch, its gradient, Adam."""
 
     def __init__(
         self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
@@ -362,138 +363,92 @@ class SetNadeTrainer:
         self.rows, self.settings, self._part = rows, settings, part
         self._group = SINGLE_PROCESS if part is None else part.group
         self.network = initial_network(rows, settings, part)
-        self.average = {name: t.detach().clone() for name, t in self.network.named_parameters()}
-        for tensor in self.network.parameters():
-            tensor.grad = torch.zeros_like(tensor)
         self._candidates = CandidateSampler(rows, settings, part)
-        counts = rows.counts if part is None else part.rows.sizes
-        self._users = np.flatnonzero(counts > 1)  # one interaction leaves no context
-        self._adam = self._optimizer()
-        self._best: dict[str, Tensor] = {}
-        self.step = 0
-
-    def _optimizer(self) -> FusedAdam:
         W, V, c, b = (self.network.get_parameter(name) for name in "WVcb")
-        decay = 2 * self.settings.weight_decay  # of the sum of squares
-        return FusedAdam([([W, V], decay), ([c, b], 0.0)])
+        decay = 2 * settings.weight_decay  # of the sum of squares
+        self._adam = FusedAdam([([W, V], decay), ([c, b], 0.0)])
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return max(1, -(-len(self._users) // self.settings.batch))
-
-    def epoch(self, number: int) -> float:
-        """Train on all users once, in an order of that epoch's own. Return the mean cost."""
-        if not len(self._users):
-            return 0.0  # the start, log frequencies, is all that there is to learn
-        rng = np.random.default_rng((self.settings.seed, _ORDER, number, 0))
-        batches = np.array_split(rng.permutation(self._users), self.steps_per_epoch)
-        return float(np.mean([self._step(np.sort(batch)) for batch in batches]))
-
-    def _step(self, users: IntArray) -> float:
-        batch = sample_batch(self.rows, users, self.settings, self.step, self._part)
-        candidates = self._candidates.sample(batch.columns, self.step)
+    def step(self, rows: IntArray, *, step: int, rate: float) -> float:
+        """Make the step of that number for these users. Return the cost."""
+        for tensor in self.network.parameters():
+            if tensor.grad is None:
+                tensor.grad = torch.zeros_like(tensor)
+        batch = sample_batch(self.rows, rows, self.settings, step, self._part)
+        candidates = self._candidates.sample(batch.columns, step)
         cost = write_gradients(self.network, batch, candidates, self._group)
-        self._adam.step(self.settings.learning_rate * self._rate_factor())
-        self.step += 1
-        if self.step % self.settings.average_every == 0:
-            self._update_average()
+        self._adam.step(self.settings.learning_rate * rate)
         return cost
 
-    def _rate_factor(self) -> float:
-        left = 1 - self.step / (self.settings.epochs * self.steps_per_epoch)
-        return min(1.0, max(0.05, 2 * left)) if self.settings.falls else 1.0
-
-    def _update_average(self) -> None:
-        updates = self.step / self.settings.average_every
-        keep = min(self.settings.average, (1 + updates) / (4 + updates))
-        with torch.no_grad():
-            for name, tensor in self.network.named_parameters():
-                self.average[name].lerp_(tensor, 1 - keep)
-
-    def averaged(self) -> ChoiceNetwork:
-        """Return a network with the averaged weights; it shares their memory."""
-        return self._with(self.average)
-
-    def remember(self) -> None:
-        """Keep a copy of the averaged weights as the best."""
-        self._best = {name: tensor.clone() for name, tensor in self.average.items()}
-
-    def best(self) -> ChoiceNetwork:
-        """Return a network with the best weights, or the averaged ones if none were remembered."""
-        return self._with(self._best or self.average)
-
-    def _with(self, tensors: Mapping[str, Tensor]) -> ChoiceNetwork:
-        with torch.device("meta"):
-            network = ChoiceNetwork(self.network.config)
-        network.load_state_dict(dict(tensors), assign=True)
-        return network.requires_grad_(False)
-
-    # -- state --------------------------------------------------------------------------------
-
     def state(self) -> dict[str, Tensor]:
-        """Return all that an interrupted run needs to continue."""
-        parts = {
-            "model": dict(self.network.state_dict()),
-            "average": self.average,
-            "best": self._best,
-            **{f"adam{number}": one for number, one in enumerate(self._adam.state)},
+        """Return what a resumed run needs besides the parameters."""
+        return {
+            f"{number}/{name}": tensor
+            for number, moments in enumerate(self._adam.state)
+            for name, tensor in moments.items()
         }
-        return {f"{part}/{name}": t for part, held in parts.items() for name, t in held.items()}
 
-    def restore(self, state: Mapping[str, Tensor], step: int) -> None:
-        """Continue from a state after that many steps."""
-        parts: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in state.items():
-            part, _, name = key.partition("/")
-            parts.setdefault(part, {})[name] = tensor
-        self.network.load_state_dict(parts["model"])
-        self.average, self._best = parts["average"], parts.get("best", {})
-        self._adam.state = [parts[f"adam{number}"] for number in range(len(self._adam.state))]
-        self.step = step
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Continue from a state."""
+        del steps
+        for number, moments in enumerate(self._adam.state):
+            self._adam.state[number] = {name: state[f"{number}/{name}"] for name in moments}
 
 
-@dataclass
-class NetworkTraining:
-    """Trains a set NADE until validation stops to improve."""
+class UserSampler:
+    """The users of an epoch in random order, in batches of equal size."""
 
-    trainer: SetNadeTrainer
-    value: Callable[[ChoiceNetwork], float | None]
-    """NDCG of averaged weights on validation; None if there is nothing to validate on."""
-    report: Callable[[str], None] = lambda _: None
-    stop: Callable[[], bool] = lambda: False
-    save: Callable[[int, bool], None] = lambda *_: None
-    """Called with the number of epochs done, and whether these were the last ones."""
-    history: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(
+        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
+    ) -> None:
+        counts = rows.counts if part is None else part.rows.sizes
+        self._users = np.flatnonzero(counts > 1)  # one interaction leaves no context
+        self._seed, self.n_rows = settings.seed, len(self._users)
+        self.n_steps = max(1, -(-self.n_rows // settings.batch))
 
-    def run(self, epoch: int = 0) -> int:
-        """Train from that epoch on. Return the best epoch, or the last one without validation."""
-        settings = self.trainer.settings
-        while epoch < settings.epochs and not self._finished():
-            cost = self.trainer.epoch(epoch)
-            epoch += 1
-            if epoch % settings.check_every == 0 or epoch == settings.epochs:
-                self._validate(epoch, cost)
-            self.save(epoch, False)
-            if self.stop():
-                break
-        self.save(epoch, True)
-        if not self._values():
-            return epoch
-        return int(max(self.history, key=lambda record: record["ndcg"])["epoch"])
+    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[IntArray]:
+        """Yield the users of each step; none if there is nothing to learn but log frequencies."""
+        del step
+        rng = np.random.default_rng((self._seed, _ORDER, epoch, 0))
+        end = 0
+        for batch in np.array_split(rng.permutation(self._users), self.n_steps):
+            end += len(batch)
+            if end > first_row:
+                yield np.sort(batch)
 
-    def _values(self) -> list[float]:
-        return [record["ndcg"] for record in self.history if record["ndcg"] is not None]
 
-    def _finished(self) -> bool:
-        """Whether the last validations brought nothing."""
-        values, patience = self._values(), self.trainer.settings.patience
-        return len(values) > patience and int(np.argmax(values)) < len(values) - patience
+class HalfLinear(Schedule):
+    """The learning rate stays over the first half of the steps, then falls to a twentieth."""
 
-    def _validate(self, epoch: int, cost: float) -> None:
-        """Score the averaged weights, and remember them if they are the best so far."""
-        value, before = self.value(self.trainer.averaged()), self._values()
-        if value is None or not before or value > max(before):
-            self.trainer.remember()
-        self.history.append({"epoch": epoch, "cost": cost, "ndcg": value})
-        shown = "" if value is None else f", validation NDCG {value:.4f}"
-        self.report(f"set-nade: epoch {epoch}, cost {cost:.3f}{shown}")
+    def factor(self, step: int, rate_cuts: int = 0) -> float:
+        del rate_cuts
+        return min(1.0, max(0.05, 2 * (1 - step / self.n_steps)))
+
+
+def training_loop(
+    rows: InteractionRows,
+    settings: SetNadeSettings,
+    part: ColumnPartition | None = None,
+    **options: Any,
+) -> TrainingLoop:
+    """Return the loop that trains a network; options are those of TrainingLoop.
+
+    Validation gives the NDCG ("ndcg") of averaged weights.
+    """
+    stepper, sampler = SetNadeStepper(rows, settings, part), UserSampler(rows, settings, part)
+    schedule = (HalfLinear if settings.falls else Schedule)(
+        kind="constant",
+        n_steps=settings.epochs * sampler.n_steps,
+        learning_rate=settings.learning_rate,
+        patience=settings.patience * settings.check_every,
+    )
+    loop_options = LoopOptions(
+        epochs=settings.epochs,
+        schedule=schedule,
+        average=settings.average,
+        average_every=settings.average_every,
+        average_start=True,
+        metrics=("ndcg",),
+        criterion="ndcg",
+        validate_every=settings.check_every,
+    )
+    return TrainingLoop(stepper.network, sampler, stepper, loop_options, **options)

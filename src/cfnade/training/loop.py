@@ -185,7 +185,8 @@ class TrainingLoop:
             stage: What the callback calls this training.
             should_stop: Asked after every epoch.
         """
-        self.model, self.sampler, self.stepper, self.options = model, sampler, stepper, options
+        self.model: Any = model
+        self.sampler, self.stepper, self.options = sampler, stepper, options
         self.schedule, self.state = options.schedule, LoopState()
         self.validate, self.should_stop = validate, should_stop
         self._average = weight_average(model, options) if options.average else None
@@ -228,6 +229,11 @@ class TrainingLoop:
             self.restore_best()
             return str(error)
         return None
+
+    @property
+    def selected_epochs(self) -> int:
+        """Epochs of the selected weights, those done without validation."""
+        return self.state.best_epoch if self.state.best is not None else self.state.epoch
 
     def validate_start(self) -> None:
         """Let validation select the initial weights too, as those of epoch 0."""
@@ -363,7 +369,7 @@ def weight_average(model: nn.Module, options: LoopOptions) -> AveragedModel:
         decay = min(options.average, (1.0 + m) / (4.0 + m))
         torch._foreach_lerp_(average, current, 1.0 - decay)
 
-    averaged = AveragedModel(model, multi_avg_fn=update)
+    averaged = AveragedModel(model, multi_avg_fn=update).requires_grad_(False)
     if options.average_start:
         averaged.update_parameters(model)
     return averaged
