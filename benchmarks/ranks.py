@@ -44,12 +44,13 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.distributed.partition import ColumnPartition
-    from cfnade.distributed.rank_data import RankData, RankRatings, nameless, owner_of
-    from cfnade.distributed.sharding.layout import owned as owned_columns
+    from cfnade.distributed.rank_data import RankData, RankRatings, nameless
+    from cfnade.distributed.shards import owner_of
     from cfnade.kernels.sampling import PartialRows
 
     rows = ratings.rows(axis)
-    columns = owned_columns(rows.n_columns, group.rank, group.size)
+    every = np.arange(rows.n_columns, dtype=np.int32)
+    columns = every[owner_of(group.size, every) == group.rank]
     local = np.full(rows.n_columns, -1, np.int32)
     local[columns] = np.arange(len(columns), dtype=np.int32)
     numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())

@@ -149,6 +149,7 @@ class Questions:
         k: int | Sequence[int] = DEFAULT_K,
         threshold: float | None = None,
         max_users: int | None = None,
+        exclude_seen: bool = True,
     ) -> RankingScores:
         """Score the top-k lists that `recommend` returns, on held-out ratings or interactions.
 
@@ -157,10 +158,15 @@ class Questions:
             k: How many ranks count, or several such numbers.
             threshold: Lowest rating of a relevant item; the upper quarter of the scale by default.
             max_users: Evaluate a sample of at most so many users.
+            exclude_seen: False ranks known items as well, and the test may hold repeats.
         """
-        ratings = read(test, self.scale_)
         return evaluate_ranking(
-            self.predictor_, ratings, k=k, threshold=threshold, max_users=max_users
+            self.predictor_,
+            read(test, self.scale_),
+            k=k,
+            threshold=threshold,
+            max_users=max_users,
+            exclude_seen=exclude_seen,
         )
 
     # -- tables -------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_shard_says_what_it_made_and_does_it_once(shell: Shell, tmp_path: Path) 
     assert f"of {len(rows)}" in f"of {sum(ShardedRatings.open(out).sizes.values())}"
     assert "30 users, 9 items, 1–5" in done.out
     assert (
-        "finished before"
+        "is complete"
         in shell("data", "shard", file, "--out", out, "--side", "item", "--valid", "0.1").said
     )
     other = shell("data", "shard", file, "--out", out, "--side", "item", "--valid", "0.2")

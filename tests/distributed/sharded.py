@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
-from cfnade.distributed.engines import open_engine
-from cfnade.distributed.sharding.plan import ShardOptions
-from cfnade.distributed.sharding.stages import shard
+from cfnade.distributed.build_shards import ShardOptions, build_shards
 from cfnade.distributed.shards import ShardedRatings
 
 Line = tuple[Any, Any, float]
@@ -42,7 +41,8 @@ def parquet_file(path: Path, some: Sequence[Line]) -> Path:
 
 def sharded(out: Path, *files: Path, **options: Any) -> ShardedRatings:
     """By users unless both are asked for, which takes twice as long."""
-    return shard(files, out, open_engine("local"), ShardOptions(**{"side": "user"} | options))
+    pytest.importorskip("duckdb", reason="needs cfnade[shard]")
+    return build_shards(files, out, ShardOptions(**{"side": "user"} | options), n_workers=1)
 
 
 def cells_of(shards: ShardedRatings, *divisions: str) -> dict[tuple[Any, Any], float]:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 from torch import Tensor
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.synthetic import synthetic
-from cfnade.distributed.engines import open_engine
+from cfnade.distributed.build_shards import ShardOptions, build_shards
 from cfnade.distributed.process_group import SINGLE_PROCESS, Array, Counts, ProcessGroup
-from cfnade.distributed.sharding.plan import ShardOptions
-from cfnade.distributed.sharding.stages import shard
 from cfnade.distributed.shards import ShardedRatings
 
 Found = TypeVar("Found")
@@ -35,11 +34,12 @@ def write_csv(ratings: Dataset, path: Path, *, rated: bool = True) -> Path:
 def small_shards(
     folder: Path, users: int = 60, items: int = 40, ratings: int = 900, *, rated: bool = True
 ) -> ShardedRatings:
+    pytest.importorskip("duckdb", reason="needs cfnade[shard]")
     made = synthetic(users, items, ratings, seed=3).ratings
     folder.mkdir(parents=True, exist_ok=True)
     file, how = write_csv(made, folder / "ratings.csv", rated=rated), ShardOptions(valid=0.1)
     reading = LoadOptions() if rated else LoadOptions(implicit=True)
-    return shard([file], folder / "shards", open_engine("local", 1), how, reading)
+    return build_shards([file], folder / "shards", how, reading, n_workers=1)
 
 
 class _Table:

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import torch
 from tests.evaluation.test_ranking_metrics import by_hand
+from tests.inference import implicit_cases
 from tests.inference.cases import (
     ITEMS,
     NEW_USER,
@@ -28,7 +29,7 @@ from tests.inference.cases import (
 from tests.raw_tables import raw_table
 
 from cfnade import CFNADE, load
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, Interactions
 from cfnade.data.load import LoadOptions
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic_interactions
@@ -38,6 +39,7 @@ from cfnade.evaluation.evaluate import evaluate_ranking
 from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.implicit.repeats import Repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 
@@ -199,6 +201,42 @@ def test_a_test_without_relevant_items_is_an_error() -> None:
 def test_test_ratings_in_the_context_are_an_error() -> None:
     with pytest.raises(PredictionError, match="are among the ratings that the model conditions on"):
         evaluate_ranking(Predictor(make_kind("user")), ratings())
+
+
+def test_repeats_are_ranked_and_scored_on_request() -> None:
+    """The test holds what users took up already, beside new items."""
+    fitted = implicit_cases.picked_model(weighed=True)
+    model = replace(fitted.interaction_model, repeats=Repeats(0.4, 3.0))  # type: ignore[type-var]
+    fitted = replace(fitted, interaction_model=model)
+    rng, N, M = np.random.default_rng(3), implicit_cases.USERS, implicit_cases.ITEMS
+    relevant = rng.random((N, M)) < 0.15
+    test = fitted.context.select(np.empty(0, np.int64))
+    users, items = np.nonzero(relevant)
+    test = Interactions(
+        users=users.astype(np.int32),
+        items=items.astype(np.int32),
+        user_ids=test.user_ids,
+        item_ids=test.item_ids,
+    )
+    with pytest.raises(PredictionError, match=r"rank repeats too with exclude_seen=False"):
+        evaluate_ranking(Predictor(fitted), test, k=5)
+    result = evaluate_ranking(Predictor(fitted), test, k=5, exclude_seen=False)
+    rows = InteractionRows.from_ratings(fitted.context)
+    new = model.log_probabilities(rows)
+    events = np.bincount(rows.rows, rows.weights, minlength=N)
+    expected = []
+    for user in np.flatnonzero(relevant.any(1)):
+        chances = np.exp(new[user].astype(np.float64))
+        own = slice(rows.indptr[user], rows.indptr[user + 1])
+        rate = model.repeats.rates(rows)[user]
+        chances *= 1 - rate
+        if events[user]:
+            chances[rows.columns[own]] = rate * rows.weights[own] / events[user]
+        best = sorted(range(M), key=lambda i: -chances[i])[:5]
+        found = sum(1 / math.log2(2 + rank) for rank, i in enumerate(best) if relevant[user, i])
+        most = min(5, int(relevant[user].sum()))
+        expected.append(found / sum(1 / math.log2(2 + rank) for rank in range(most)))
+    assert result.by_k[5]["ndcg"].mean == pytest.approx(np.mean(expected), rel=1e-6)
 
 
 def test_a_model_that_cannot_rank_is_an_error() -> None:

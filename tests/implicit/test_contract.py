@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.implicit.cases import CASES, M, some_model, some_rows
 from cfnade.exceptions import ModelError
 from cfnade.implicit import COMPONENTS, ImplicitComponent, saved_model, saved_spec
 from cfnade.implicit.base import DataShape, FitCache
+from cfnade.implicit.repeats import Repeats
 from cfnade.implicit.rows import InteractionRows
 
 ROWS = some_rows(weighted=True)
@@ -127,7 +129,7 @@ def test_a_cache_does_not_change_a_fit(name: str) -> None:
 
 
 def test_a_saved_model_gives_the_same_probabilities() -> None:
-    model = some_model(ROWS)
+    model = replace(some_model(ROWS), repeats=Repeats(0.25, 7.0))
     described = json.loads(json.dumps(model.to_dict()))
     arrays = model.arrays()
     assert {k: s.shape for k, s in saved_spec(described).items()} == {
@@ -135,6 +137,7 @@ def test_a_saved_model_gives_the_same_probabilities() -> None:
     }
     again = saved_model(described, arrays)
     np.testing.assert_array_equal(again.log_probabilities(ROWS), model.log_probabilities(ROWS))
+    assert again.repeats == model.repeats
     lengths = np.linalg.norm(model.item_vectors(), axis=1)  # type: ignore[arg-type]
     np.testing.assert_allclose(lengths, 1.0, rtol=1e-4)
 

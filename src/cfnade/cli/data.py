@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager, closing
+import sys
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -218,30 +219,34 @@ def shard(
 ) -> None:
     """Partition ratings into shards for distributed training.
 
-    Memory use does not grow with the data, and an interrupted job resumes. All workers must see the
-    files and the folder under the same paths.
+    DuckDB does the work, or Spark (--engine spark), whose workers must see the files and the folder
+    under the same paths. Memory use is bounded, and an interrupted job resumes.
 
     \b
       cfnade data shard ratings.parquet --out shards
       cfnade data shard day-*.csv.gz --out shards --workers 4
-      cfnade data shard parts/ --out shards --engine ray
+      cfnade data shard parts/ --out shards --engine spark
     """
     from cfnade.cli.output_dir import locked_output_dir
     from cfnade.data.load import LoadOptions
-    from cfnade.distributed.engines import open_engine
-    from cfnade.distributed.sharding.plan import ShardOptions
-    from cfnade.distributed.sharding.stages import shard as run
+    from cfnade.distributed.build_shards import ShardOptions, build_shards
 
     arguments = load_arguments(ctx)
     chosen: dict[str, Any] = given_options(ctx, ("side", "valid", "test", "seed"))
     names = {field.name for field in fields(ShardOptions)}
     chosen |= {name: arguments.pop(name) for name in list(arguments) if name in names}
     shard_options, load_options = ShardOptions(**chosen), LoadOptions(**arguments)
-    with (
-        locked_output_dir(out, ".lock", DataError, "is writing to it; wait until it ends"),
-        closing(open_engine(engine, workers)) as tasks,
-    ):
-        shards = run(files, out, tasks, shard_options, load_options, force=overwrite)
+    with locked_output_dir(out, ".lock", DataError, "is writing to it; wait until it ends"):
+        shards = build_shards(
+            files,
+            out,
+            shard_options,
+            load_options,
+            engine=engine,
+            n_workers=workers,
+            overwrite=overwrite,
+            log=lambda line: print(line, file=sys.stderr),
+        )
     print(f"{out}: {shards!r}"[:-1].replace("<Shards ", ""))
 
 

@@ -338,7 +338,7 @@ def load_parts(config: RunConfig) -> Split:
     from cfnade.distributed.shards import ShardedRatings
 
     if ShardedRatings.is_one(config.data):
-        return ShardedRatings.open(config.data).split()
+        return ShardedRatings.open(config.data).to_split()
     if config.split == DEFAULT_SPLIT:
         ratings = load(config.data, **config.load)
         return split(ratings, "all" if ratings.implicit else "paper:0")

@@ -258,7 +258,9 @@ def _print_result(
     if outcome["stopped"]:
         print("stopped; continue with the same command and --resume")
     else:
-        _, users = next(shards.id_pieces("user"))
+        import numpy as np
+
+        users = shards.ids("user", np.zeros(1, np.int32))
         print("next:", next_command(out, shards.sizes["test"], users[0]))
     return text
 

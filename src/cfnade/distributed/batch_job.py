@@ -22,7 +22,7 @@ from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.distributed.batch_inference import BatchPredictor, predictor_of
 from cfnade.distributed.engines import TaskEngine
-from cfnade.distributed.sharding.plan import as_input, files_in
+from cfnade.distributed.input_files import list_files
 from cfnade.distributed.tallies import added, tally_of
 from cfnade.exceptions import PredictionError
 from cfnade.utils.files import atomic_write, write_text
@@ -109,8 +109,8 @@ def _job(scorer: BatchPredictor, people: Sequence[str | Path] | str) -> dict[str
             raise PredictionError(f"{EVERYBODY} is for lists; give the cells to {scorer.what}")
         inputs, counts = [], {EVERYBODY: users}
     else:
-        files = list(files_in(people))
-        inputs = [as_input(file) for file in files]
+        files = list(list_files(people))
+        inputs = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         counts = {str(file): int(_lazy(file).select(pl.len()).collect().item()) for file in files}
     pieces = [
         [path, first, min(first + step, count)]

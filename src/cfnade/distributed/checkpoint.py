@@ -33,8 +33,7 @@ from cfnade.data.storage import save_chunks
 from cfnade.distributed.interaction_training import PartitionedInteractionModel
 from cfnade.distributed.process_group import Array
 from cfnade.distributed.rank_data import RankData, sizes_alone
-from cfnade.distributed.sharding.layout import PARTS
-from cfnade.distributed.shards import ShardedRatings
+from cfnade.distributed.shards import PARTS, ColumnRatings, ShardedRatings
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit import InteractionModel, Popularity, SetNade
 from cfnade.implicit.popularity import PopularityConfig
@@ -203,16 +202,19 @@ def _write_ids(model: PartitionedModel, part: Path, with_context: bool) -> list[
 def _write_context(shards: ShardedRatings, owned: RankData, path: Path) -> None:
     """The training and validation ratings, part by part."""
     axis, count = owned.axis, shards.sizes["train"] + shards.sizes["valid"]
-    sources = {f"{axis}s": "rows", f"{other_axis(axis)}s": "columns"}
-    sources |= {"levels": "levels", "weights": "weights"}
+    arrays: dict[str, Callable[[ColumnRatings], Array | None]] = {
+        f"{axis}s": lambda some: some.row_indices,
+        f"{other_axis(axis)}s": lambda some: some.columns[some.rows.columns],
+        "levels": lambda some: some.rows.levels,
+        "weights": lambda some: some.weights,
+    }
 
     def pieces(name: str) -> Iterator[Array]:
         for number in range(PARTS):
-            columns = shards.columns(axis, number, PARTS)
-            for division in ("train", "valid"):
-                cells = shards.cells(axis, division, number, PARTS)
-                array: Array = getattr(cells, sources[name])
-                yield columns[array] if sources[name] == "columns" else array
+            for split in ("train", "valid"):
+                array = arrays[name](shards.load(axis, split, number, PARTS))
+                assert array is not None
+                yield array
 
     save_chunks(path, shards.scale, count, pieces, weighted=shards.weighted)
 

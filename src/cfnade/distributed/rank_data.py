@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,10 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.components.base import Axis, other_axis
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
+from cfnade.data.scale import LevelArray
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
-from cfnade.distributed.sharding.layout import part_of
-from cfnade.distributed.shards import HeldCells, ShardedRatings
+from cfnade.distributed.shards import ShardedRatings, owner_of
 from cfnade.kernels.sampling import PartialRows
 
 
@@ -54,6 +54,14 @@ class RankRatings(Dataset):
         return int(counts.sum(dtype=np.int64)), int(np.count_nonzero(counts))
 
 
+class HeldOutRatings(NamedTuple):
+    """Validation ratings in a rank's columns, sorted by row and column."""
+
+    rows: IndexArray  # (n,)
+    columns: IndexArray  # (n,) within the rank's own
+    levels: LevelArray  # (n,)
+
+
 @dataclass(frozen=True, eq=False)
 class RankData:
     """Training ratings in a rank's columns, which count within its own, and cells to choose by."""
@@ -61,7 +69,7 @@ class RankData:
     axis: Axis
     ratings: RankRatings
     part: ColumnPartition
-    valid: HeldCells
+    valid: HeldOutRatings
     asked: IndexArray
     """(N,) validation ratings of each whole row."""
     weights: npt.NDArray[np.float32] | None = None
@@ -74,28 +82,29 @@ class RankData:
 
 def load_rank_data(group: ProcessGroup, shards: ShardedRatings, axis: Axis) -> RankData:
     """What this rank has of the shards whose rows are these."""
-    own = shards.own(axis, group.rank, group.size)
+    own = shards.load(axis, "train", group.rank, group.size)
+    held = shards.load(axis, "valid", group.rank, group.size)
+    row_counts, held_counts = (_row_counts(group, one.rows) for one in (own, held))
     rows, K = own.rows, len(shards.scale)
     rows = replace(rows, n_columns=max(1, rows.n_columns))
-    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())
-    sides = {axis: numbers, other_axis(axis): rows.columns}
+    sides = {axis: own.row_indices, other_axis(axis): rows.columns}
     ids = nameless(shards.n_users), nameless(shards.n_items)
     columns = sides["user"], sides["item"], rows.levels
-    grouped, counts = {axis: rows}, {axis: own.counts}
+    grouped, counts = {axis: rows}, {axis: row_counts}
     ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, whole=counts)
     totals = group.all_reduce(np.bincount(rows.levels, minlength=K).astype(np.int64))
-    whole = PartialRows(own.places, own.counts)
+    whole = PartialRows(own.position_in_row, row_counts)
     n_columns = shards.count(other_axis(axis))
     part = ColumnPartition(
         group, own.columns, n_columns, totals, whole, partial(owner_of, group.size)
     )
-    valid = shards.cells(axis, "valid", group.rank, group.size)
-    return RankData(axis, ratings, part, valid, shards.row_counts(axis, "valid"), own.weights)
+    valid = HeldOutRatings(held.row_indices, held.rows.columns, held.rows.levels)
+    return RankData(axis, ratings, part, valid, held_counts, own.weights)
 
 
-def owner_of(size: int, columns: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The rank of so many that has each column."""
-    return part_of(columns) % np.uint8(size)
+def _row_counts(group: ProcessGroup, own: CsrRows) -> IndexArray:
+    """Return how many ratings each whole row has. Shape (N,)."""
+    return group.all_reduce(own.counts().astype(np.int32))
 
 
 def both_ways(user: RankData, item: RankData) -> RankRatings:

@@ -158,7 +158,7 @@ def _take_over(how: RankRun, member: Member, side: str, owned: list[RankData]) -
     nobody = np.empty(0, np.int64)
     ids = {"user": nobody, "item": nobody}
     axes = {other_axis(one.axis): one.part.columns for one in owned}
-    ids |= {axis: how.shards.ids_at(axis, columns) for axis, columns in axes.items()}
+    ids |= {axis: how.shards.ids(axis, columns) for axis, columns in axes.items()}
     earlier = load_partition(how.start, {axis: ids[axis] for axis in axes})
     nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
     named = make_dataset(*nothing, how.shards.scale, ids["user"], ids["item"])

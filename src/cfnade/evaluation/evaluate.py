@@ -126,10 +126,13 @@ def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> Rat
     )
 
 
-def match_test(scorer: Scorer, test: Dataset) -> tuple[IntArray, IntArray]:
+def match_test(
+    scorer: Scorer, test: Dataset, *, repeats: bool = False
+) -> tuple[IntArray, IntArray]:
     """Return the test's users and items by the model's index, -1 for unknown ones.
 
-    Raise if the model cannot be evaluated on the test, or if its context holds test ratings.
+    Raise if the model cannot be evaluated on the test, or if its context holds test ratings, unless
+    `repeats` are what is evaluated.
     """
     context = scorer.fitted.context
     if not scorer.fitted.has_context:
@@ -146,7 +149,8 @@ def match_test(scorer: Scorer, test: Dataset) -> tuple[IntArray, IntArray]:
         )
     users = _match_ids("user", test.user_ids, context.user_ids)[test.users]
     items = _match_ids("item", test.item_ids, context.item_ids)[test.items]
-    _require_held_out(scorer, test, users, items)
+    if not repeats:
+        _require_held_out(scorer, test, users, items)
     return users, items
 
 
@@ -171,6 +175,7 @@ def _require_held_out(scorer: Scorer, test: Dataset, users: IntArray, items: Int
             f"{len(leaked):,} of {len(test):,} test ratings are among the ratings that the model "
             f"conditions on, first user {test.user_ids[test.users[first]]} item "
             f"{test.item_ids[test.items[first]]}; evaluate on ratings held out from training"
+            + (", or rank repeats too with exclude_seen=False" if test.implicit else "")
         )
 
 
@@ -222,6 +227,7 @@ def evaluate_ranking(
     k: int | Sequence[int] = DEFAULT_K,
     threshold: float | None = None,
     max_users: int | None = None,
+    exclude_seen: bool = True,
 ) -> RankingScores:
     """Score the lists that `recommend` returns to the test's users, of all items new to them.
 
@@ -233,12 +239,14 @@ def evaluate_ranking(
         k: How many ranks count, or several such numbers.
         threshold: Lowest rating of a relevant item; the upper quarter of the scale by default.
         max_users: Evaluate a sample of at most so many users, the same for every model.
+        exclude_seen: False ranks known items as well, and the test may hold items that its users
+            take up again.
     """
     ks = _check_k(k)
     threshold = _check_threshold(threshold, test)
     if max_users is not None:
         max_users = check_scalar("max_users", max_users, int, Ge(1), error=PredictionError)
-    truth = _RelevantItems(predictor, test, threshold)
+    truth = _RelevantItems(predictor, test, threshold, repeats=not exclude_seen)
     users = np.flatnonzero(truth.n_relevant)
     if len(users) == 0:
         raise PredictionError(
@@ -248,15 +256,17 @@ def evaluate_ranking(
     n_skipped = len(np.unique(test.users)) - len(users)
     if max_users is not None and max_users < len(users):
         users = users[choose_positions(len(users), max_users, (_SEED,))]
-    by_k = _score_lists(predictor, truth, users, ks)
+    by_k = _score_lists(predictor, truth, users, ks, exclude_seen)
     return RankingScores(len(users), n_skipped, None if test.implicit else threshold, by_k)
 
 
 class _RelevantItems:
     """Relevant items of the test's users; users by the test's index, items by the model's."""
 
-    def __init__(self, predictor: Predictor, test: Dataset, threshold: float) -> None:
-        _, items = match_test(Scorer(predictor.fitted), test)
+    def __init__(
+        self, predictor: Predictor, test: Dataset, threshold: float, *, repeats: bool
+    ) -> None:
+        _, items = match_test(Scorer(predictor.fitted), test, repeats=repeats)
         # A little less, so that 0.1 + 0.2 is on the scale as 0.3.
         relevant = test.values >= threshold - 1e-9 * max(1.0, abs(threshold))
         self.user_ids = test.user_ids
@@ -279,13 +289,17 @@ class _ListBatch(NamedTuple):
 
 
 def _score_lists(
-    predictor: Predictor, truth: _RelevantItems, users: IntArray, ks: tuple[int, ...]
+    predictor: Predictor,
+    truth: _RelevantItems,
+    users: IntArray,
+    ks: tuple[int, ...],
+    exclude_seen: bool,
 ) -> dict[int, dict[str, Estimate]]:
     n, n_items = len(users), len(predictor.items.table)
     values = {k: {name: np.empty(n) for name in (*METRICS, "novelty")} for k in ks}
     coverage = {k: Coverage(n_items) for k in ks}
     ids, depth = truth.user_ids[users], min(max(ks), n_items)
-    for batch in _list_batches(predictor, ids, np.arange(n), depth):
+    for batch in _list_batches(predictor, ids, np.arange(n), depth, exclude_seen):
         batch_users = users[batch.rows]
         n_relevant = truth.n_relevant[batch_users]
         hits = ranked_hits(batch.scores, truth.contains(batch_users, batch.items))
@@ -304,22 +318,24 @@ def _score_lists(
 
 
 def _list_batches(
-    predictor: Predictor, ids: Any, rows: IntArray, depth: int
+    predictor: Predictor, ids: Any, rows: IntArray, depth: int, exclude_seen: bool
 ) -> Iterator[_ListBatch]:
     """Yield lists of `depth` items in batches of users; longer ones where a tie would be cut."""
     size = max(1, _BATCH_SIZE // (depth + 1))
     for start in range(0, len(rows), size):
         batch = rows[start : start + size]
-        items, scores = _top_items(predictor, ids[batch], depth + 1)
+        items, scores = _top_items(predictor, ids[batch], depth + 1, exclude_seen)
         cut = scores[:, depth] == scores[:, depth - 1]
         yield _ListBatch(batch[~cut], items[~cut], scores[~cut])
         if cut.any():
-            yield from _list_batches(predictor, ids, batch[cut], 4 * depth)
+            yield from _list_batches(predictor, ids, batch[cut], 4 * depth, exclude_seen)
 
 
-def _top_items(predictor: Predictor, ids: Any, n: int) -> tuple[IntArray, FloatArray]:
+def _top_items(
+    predictor: Predictor, ids: Any, n: int, exclude_seen: bool
+) -> tuple[IntArray, FloatArray]:
     """Return the indices and scores of the n best items of each user, both (users, n)."""
-    frame = predictor.recommend(ids, n=n)
+    frame = predictor.recommend(ids, n=n, exclude_seen=exclude_seen)
     cells = np.searchsorted(ids, frame["user"].to_numpy()), frame["rank"].to_numpy() - 1
     items, scores = np.full((len(ids), n), -1), np.full((len(ids), n), np.nan)
     items[cells] = predictor.items.indices(frame["item"].to_numpy())

@@ -17,13 +17,14 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.exceptions import ModelError
 from cfnade.implicit.base import Arrays, ArraySpec, ImplicitComponent, ScoreArray, component_class
+from cfnade.implicit.repeats import Repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Sharpness
 from cfnade.kernels.blending import add_standardized
 from cfnade.kernels.top_k import log_softmax
 
 POPULARITY = "popularity"
-PLAIN = Sharpness()
+PLAIN, NO_REPEATS = Sharpness(), Repeats()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,8 @@ class InteractionModel:
     weights: Mapping[str, float]
     sharpness: Sharpness = PLAIN
     """What the sum of scores is multiplied by, so that probabilities are calibrated."""
+    repeats: Repeats = NO_REPEATS
+    """How often users take up an item again."""
 
     def __post_init__(self) -> None:
         if POPULARITY not in self.components:
@@ -58,12 +61,16 @@ class InteractionModel:
     def log_probabilities(self, rows: InteractionRows, *, exclude_known: bool = True) -> ScoreArray:
         """Return log p(next | known) of all items, (B, M).
 
-        -∞ for known items; without `exclude_known` these are ranked as well.
+        -∞ for known items. Without `exclude_known` these are ranked as well: by how often they
+        were taken up, or as new items if nothing is ever taken up again.
         """
         scores = self.scores(rows)
-        if exclude_known:
+        if exclude_known or self.repeats.rate:
             scores[rows.rows, rows.columns] = -np.inf
-        return log_softmax(scores)
+        logs = log_softmax(scores)
+        if self.repeats.rate and not exclude_known:
+            self.repeats.mix(logs, rows)
+        return logs
 
     def log_probabilities_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
         """Return log p of all items for one user, without each of these interactions. (n, M).
@@ -108,7 +115,11 @@ class InteractionModel:
             name: {"weight": float(self.weights[name]), "config": component.to_dict()}
             for name, component in self.components.items()
         }
-        return {"sharpness": self.sharpness._asdict(), "components": parts}
+        return {
+            "sharpness": self.sharpness._asdict(),
+            "repeats": self.repeats._asdict(),
+            "components": parts,
+        }
 
     def arrays(self) -> Arrays:
         """Return the arrays of all components, as component/array."""
@@ -137,7 +148,8 @@ def saved_model(described: Mapping[str, Any], arrays: Arrays) -> InteractionMode
         components[name] = component_class(name).from_saved(part["config"], own)
     weights = {name: float(part["weight"]) for name, part in described["components"].items()}
     sharpness = Sharpness(**{name: float(x) for name, x in described["sharpness"].items()})
-    return InteractionModel(components, weights, sharpness)
+    repeats = Repeats(**{name: float(x) for name, x in described["repeats"].items()})
+    return InteractionModel(components, weights, sharpness, repeats)
 
 
 def _spec(name: str, fields: Mapping[str, Any]) -> dict[str, ArraySpec]:

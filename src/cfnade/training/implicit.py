@@ -32,6 +32,7 @@ from cfnade.implicit.blend import (
 from cfnade.implicit.holdout import HoldOut, hold_outs
 from cfnade.implicit.interaction_model import POPULARITY, InteractionModel
 from cfnade.implicit.popularity import Popularity
+from cfnade.implicit.repeats import fit_repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
@@ -262,7 +263,8 @@ class ImplicitTraining:
         kept = {name: trials[name] for name in kept_components(blend, trials)}
         components = self._fitted(rows, kept)
         self.facts["seconds"]["refit"] = round(time.monotonic() - began, 2)
-        return InteractionModel(components, {n: blend.weights[n] for n in kept}, sharpness)
+        weights = {name: blend.weights[name] for name in kept}
+        return InteractionModel(components, weights, sharpness, fit_repeats(rows))
 
     def _unvalidated(self, rows: InteractionRows) -> InteractionModel:
         """Without a user of two interactions there is nothing to learn but popularity."""
@@ -272,7 +274,7 @@ class ImplicitTraining:
         self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
         trial = Trial({}, None, 0.0)
         components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
-        return InteractionModel(components, {POPULARITY: 1.0})
+        return InteractionModel(components, {POPULARITY: 1.0}, repeats=fit_repeats(rows))
 
 
 def kept_components(blend: Blend, names: Iterable[str]) -> list[str]:

@@ -8,29 +8,14 @@ from typing import Any
 import pytest
 from polars.testing import assert_frame_equal
 from tests.distributed.batches import cells, known, read_parts, written
-from tests.distributed.sharded import csv_file, lines
 
 from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.distributed.batch_job import predict_to_parquet
 from cfnade.distributed.engines import TaskEngine, open_engine
-from cfnade.distributed.sharding.stages import shard
-from cfnade.exceptions import CfnadeError
 
 
 class Promises:
     """Tests of an engine, which a fixture `engine` opens with two workers."""
-
-    def test_shards_are_those_of_one_process(self, engine: TaskEngine, tmp_path: Path) -> None:
-        some = lines(3_000, 1, range(200), [f"Ω {n}" for n in range(60)])
-        file = csv_file(tmp_path / "r.csv", some)
-        there = shard([file], tmp_path / "there", engine)
-        here = shard([file], tmp_path / "here", open_engine("local"))
-        assert there.fingerprint == here.fingerprint
-
-    def test_an_error_of_a_worker_is_one_message(self, engine: TaskEngine, tmp_path: Path) -> None:
-        (tmp_path / "bad.csv").write_text("user,item,rating\n1,2,3\n1,3,many\n")
-        with pytest.raises(CfnadeError, match=r"bad\.csv:3: rating 'many' is not a number"):
-            shard([tmp_path / "bad.csv"], tmp_path / "out", engine)
 
     @pytest.mark.parametrize("what", ["recommend", "predict"])
     def test_a_job_has_the_answers_of_one_process(

@@ -26,7 +26,7 @@ def test_a_stream_is_cut_between_lines_whatever_is_quoted(
     data, path = TEXT.getvalue().encode(), tmp_path / "ratings.csv"
     path.write_bytes(gzip.compress(data) if packed else data)
     monkeypatch.setattr(texts, "_STORED", stored)
-    blocks = list(texts.lines_of_stream(path, size))
+    blocks = list(texts.iter_text_blocks(path, size))
     assert b"".join(block.data for block in blocks) == data
     read = [csv.reader(io.StringIO(block.data.decode(), newline="")) for block in blocks]
     assert [line for lines in read for line in lines] == LINES

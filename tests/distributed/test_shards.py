@@ -1,21 +1,24 @@
-"""What is in the parts: every rating once, where the hash says, with its place in its row."""
+"""Partitions hold every rating once, in that of its column, with its position in its row."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.distributed.sharded import cells_of, csv_file, lines, parquet_file, sharded
 
 from cfnade.data.dataset import Axis
-from cfnade.distributed.sharding.layout import DIVISIONS, PARTS, part_file, part_of
-from cfnade.distributed.shards import ShardedRatings
+from cfnade.distributed import shards as shards_module
+from cfnade.distributed.shards import PARTS, SPLITS, ShardedRatings, owner_of
 from cfnade.exceptions import DataError
-from cfnade.utils.safetensors_io import open_arrays
+
+pytest.importorskip("duckdb", reason="needs cfnade[shard]")
 
 USERS, ITEMS = range(100, 160), [f"film {n}" for n in range(40)]
 LINES = lines(600, 3, USERS, ITEMS)
@@ -29,39 +32,29 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
     return sharded(folder / "out", file, valid=0.2, test=0.1, seed=7, side="both")
 
 
-def mixed(z: int) -> int:
-    """splitmix64's finaliser in Python's own integers."""
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-    return z ^ (z >> 31)
-
-
-STEP = 0x9E3779B97F4A7C15
-
-
-def division_of(seed: int, user: int, item: int, valid: float, test: float) -> str:
-    bits = mixed(mixed(mixed((seed + STEP) % 2**64) ^ user) ^ ((item + STEP) % 2**64))
-    chance = (bits >> 11) / 2**53
-    return "test" if chance < test else "valid" if chance < test + (1 - test) * valid else "train"
+def split_of(seed: int, user: int, item: str, valid: float, test: float) -> str:
+    share = int(hashlib.md5(f"{seed}:{user}:{item}".encode()).hexdigest()[:8], 16) / 16**8
+    return "test" if share < test else "valid" if share < test + (1 - test) * valid else "train"
 
 
 def expected() -> list[tuple[int, int, int, str]]:
-    """User, item, level and division of all ratings by index, in the order of both."""
+    """User, item, level and split of all ratings by index, in the order of both."""
     users, items = sorted({u for u, _, _ in LINES}), sorted({i for _, i, _ in LINES})
     found = []
     for user, item, star in LINES:
         at = users.index(user), items.index(item)
-        found.append((*at, int(star) - 1, division_of(7, *at, 0.2, 0.1)))
+        found.append((*at, int(star) - 1, split_of(7, user, item, 0.2, 0.1)))
     return sorted(found)
 
 
 def in_part(shards: ShardedRatings, side: Axis, part: int) -> list[tuple[int, int, int, str]]:
-    arrays, _ = open_arrays(shards.folder / part_file(side, part))
     found: list[tuple[int, int, int, str]] = []
-    for division in DIVISIONS:
-        names = ("rows", "columns") if side == "user" else ("columns", "rows")
-        columns = [arrays[f"{division}.{name}"].tolist() for name in (*names, "levels")]
-        found += [(*cell, division) for cell in zip(*columns, strict=True)]
+    for split in SPLITS:
+        for file in (shards.folder / side / f"split={split}" / f"part={part}").glob("*.parquet"):
+            frame = pl.read_parquet(file, hive_partitioning=False)
+            names = ("row_idx", "column_idx") if side == "user" else ("column_idx", "row_idx")
+            columns = [frame[name].to_list() for name in (*names, "level")]
+            found += [(*cell, split) for cell in zip(*columns, strict=True)]
     return found
 
 
@@ -73,7 +66,7 @@ def test_every_rating_is_in_exactly_one_part_the_one_of_its_column(
     for part in range(PARTS):
         mine = in_part(shards, side, part)
         columns = [item if side == "user" else user for user, item, _, _ in mine]
-        assert {mixed(column + STEP) % PARTS for column in columns} <= {part}
+        assert {column % PARTS for column in columns} <= {part}
         together += mine
     assert sorted(together) == expected()
 
@@ -87,29 +80,27 @@ def test_places_count_the_training_ratings_of_whole_rows(
         row, column = (user, item) if side == "user" else (item, user)
         if division == "train":
             rows.setdefault(row, []).append(column)
-    own = shards.own(side, 0, 1)
-    assert own.counts.tolist() == [len(rows.get(row, [])) for row in range(shards.count(side))]
+    own = shards.load(side, "train")
     for row, (a, b) in enumerate(zip(own.rows.offsets, own.rows.offsets[1:], strict=False)):
         assert own.rows.columns[a:b].tolist() == sorted(rows.get(row, []))
-        assert own.places[a:b].tolist() == list(range(b - a))
+        assert own.position_in_row[a:b].tolist() == list(range(b - a))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 @pytest.mark.parametrize("side", SIDES)
 def test_ranks_share_out_columns_and_ratings(shards: ShardedRatings, side: Axis, size: int) -> None:
-    whole = shards.own(side, 0, 1)
+    whole = shards.load(side, "train")
     cells, met = Counter[tuple[Any, ...]](), []
     for rank in range(size):
-        own = shards.own(side, rank, size)
+        own = shards.load(side, "train", rank, size)
         met += own.columns.tolist()
-        assert set(part_of(own.columns) % size) <= {rank}
-        rows = np.repeat(np.arange(len(own.rows)), own.rows.counts())
-        levels, places = own.rows.levels.tolist(), own.places.tolist()
+        assert set(owner_of(size, own.columns)) <= {rank}
+        rows = own.row_indices
+        levels, places = own.rows.levels.tolist(), own.position_in_row.tolist()
         columns = own.columns[own.rows.columns].tolist()
         cells.update(zip(rows.tolist(), columns, levels, places, strict=True))
     assert sorted(met) == list(range(whole.rows.n_columns))
-    rows = np.repeat(np.arange(len(whole.rows)), whole.rows.counts())
-    arrays = rows, whole.rows.columns, whole.rows.levels, whole.places
+    arrays = whole.row_indices, whole.rows.columns, whole.rows.levels, whole.position_in_row
     assert cells == Counter(zip(*(array.tolist() for array in arrays), strict=True))
 
 
@@ -117,9 +108,9 @@ def test_ranks_share_out_columns_and_ratings(shards: ShardedRatings, side: Axis,
 def test_ranks_share_out_what_is_held_back(shards: ShardedRatings, division: str) -> None:
     found = []
     for rank in range(3):
-        held, columns = shards.cells("item", division, rank, 3), shards.columns("item", rank, 3)
-        users = columns[held.columns].tolist()
-        found += list(zip(users, held.rows.tolist(), held.levels.tolist(), strict=True))
+        held = shards.load("item", division, rank, 3)
+        users, levels = held.columns[held.rows.columns].tolist(), held.rows.levels.tolist()
+        found += list(zip(users, held.row_indices.tolist(), levels, strict=True))
     assert sorted(found) == [cell[:3] for cell in expected() if cell[3] == division]
 
 
@@ -130,13 +121,13 @@ def test_shares_of_divisions_are_what_was_asked_for(shards: ShardedRatings) -> N
 
 
 def test_all_ratings_come_back_under_their_raw_ids(shards: ShardedRatings) -> None:
-    assert cells_of(shards, *DIVISIONS) == {(u, i): star for u, i, star in LINES}
+    assert cells_of(shards, *SPLITS) == {(u, i): star for u, i, star in LINES}
 
 
 def test_one_process_has_the_rows_of_the_shards(shards: ShardedRatings) -> None:
     train = shards.ratings("train")
     for side in SIDES:
-        own, rows = shards.own(side, 0, 1).rows, train.rows(side)
+        own, rows = shards.load(side, "train").rows, train.rows(side)
         assert np.array_equal(own.offsets, rows.offsets)
         assert np.array_equal(own.columns, rows.columns)
         assert np.array_equal(own.levels, rows.levels)
@@ -145,13 +136,12 @@ def test_one_process_has_the_rows_of_the_shards(shards: ShardedRatings) -> None:
 def test_few_columns_leave_parts_empty_and_ranks_without_any(tmp_path: Path) -> None:
     few = [(user, item, float(1 + user % 5)) for user in range(20) for item in range(2)]
     shards = sharded(tmp_path / "out", parquet_file(tmp_path / "few.parquet", few), valid=0.0)
-    owned = [shards.own("user", rank, 5) for rank in range(5)]
+    owned = [shards.load("user", "train", rank, 5) for rank in range(5)]
     assert sorted(own.rows.n_columns for own in owned)[:3] == [0, 0, 0]
     assert sum(own.rows.n_ratings for own in owned) == 40
     nobody = next(own for own in owned if not own.rows.n_columns)
     assert len(nobody.rows) == 20
-    assert nobody.counts.tolist() == [2] * 20
-    assert len(shards.cells("user", "valid", 0, 5).rows) == 0
+    assert shards.load("user", "valid", 0, 5).rows.n_ratings == 0
 
 
 def test_one_side_alone_is_half_of_it(tmp_path: Path, shards: ShardedRatings) -> None:
@@ -160,14 +150,14 @@ def test_one_side_alone_is_half_of_it(tmp_path: Path, shards: ShardedRatings) ->
         alone = sharded(tmp_path / side, file, valid=0.2, test=0.1, seed=7, side=side)
         assert cells_of(alone, "train") == cells_of(shards, "train")
         other: Axis = "item" if side == "user" else "user"
-        with pytest.raises(DataError, match=f"no parts whose rows are {other}s.*--side both"):
-            alone.own(other, 0, 1)
+        with pytest.raises(DataError, match=f"no partitions whose rows are {other}s.*--side both"):
+            alone.load(other, "train")
 
 
 def test_ranks_that_cannot_be_are_refused(shards: ShardedRatings) -> None:
     for rank, size in ((2, 2), (-1, 2), (0, 65), (0, 0)):
         with pytest.raises(DataError, match=rf"rank {rank} of {size}: .*1 to 64 ranks"):
-            shards.own("user", rank, size)
+            shards.load("user", "train", rank, size)
 
 
 # -- damage ---------------------------------------------------------------------------------------
@@ -177,11 +167,12 @@ def test_a_flipped_byte_is_found_in_every_file(shards: ShardedRatings) -> None:
     def read_all(opened: ShardedRatings) -> None:
         for axis in SIDES:
             opened.ids(axis)
-            opened.own(axis, 0, 1)
+            opened.load(axis, "train")
 
-    files = sorted(shards.folder.rglob("*.safetensors"))
-    assert len(files) > 2 * PARTS
-    for file in [*files[:4], *files[-3:], shards.folder / "rows" / "user.safetensors"]:
+    files = sorted(shards.folder.rglob("*.parquet"))
+    assert len(files) > PARTS
+    train = [file for file in files if "split=train" in str(file)]
+    for file in [*sorted(shards.folder.glob("ids/*/*.parquet")), *train[:3], *train[-3:]]:
         whole = file.read_bytes()
         for at in (30, len(whole) // 2, len(whole) - 1):
             file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
@@ -194,10 +185,21 @@ def test_a_flipped_byte_is_found_in_every_file(shards: ShardedRatings) -> None:
 def test_a_file_of_other_shards_is_found(tmp_path: Path) -> None:
     one = sharded(tmp_path / "one", csv_file(tmp_path / "one.csv", LINES[:300]))
     two = sharded(tmp_path / "two", csv_file(tmp_path / "two.csv", LINES[300:]))
-    name = part_file("user", 3)
-    (one.folder / name).write_bytes((two.folder / name).read_bytes())
-    with pytest.raises(DataError, match=r"part-03.*of other shards"):
-        one.own("user", 0, 1)
+    (one_file,) = (one.folder / "user/split=train/part=3").iterdir()
+    (two_file,) = (two.folder / "user/split=train/part=3").iterdir()
+    one_file.write_bytes(two_file.read_bytes())
+    with pytest.raises(DataError, match=r"part=3.*of other shards"):
+        one.load("user", "train")
+
+
+def test_ratings_are_sorted_in_bands_of_any_size(
+    shards: ShardedRatings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = shards.load("user", "train")
+    monkeypatch.setattr(shards_module, "_BAND", 50)
+    banded = shards.load("user", "train")
+    assert np.array_equal(banded.rows.columns, whole.rows.columns)
+    assert np.array_equal(banded.position_in_row, whole.position_in_row)
 
 
 def test_a_changed_or_missing_manifest_is_one_error(tmp_path: Path) -> None:
@@ -208,5 +210,5 @@ def test_a_changed_or_missing_manifest_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="manifest is damaged"):
         ShardedRatings.open(shards.folder)
     file.unlink()
-    with pytest.raises(DataError, match=r"no finished shards.*cfnade shard"):
+    with pytest.raises(DataError, match=r"no finished shards.*cfnade data shard"):
         ShardedRatings.open(shards.folder)

@@ -1,0 +1,121 @@
+"""Read ratings files that are larger than memory as blocks of validated rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from cfnade.data.load import LoadOptions
+from cfnade.data.raw_table import RawTable
+from cfnade.data.readers.files import (
+    compression_of,
+    foreign_format,
+    is_document,
+    is_spreadsheet,
+    open_source,
+    ratings_file,
+    table_kind,
+)
+from cfnade.data.readers.tables import ARROW, PARQUET, read_columnar
+from cfnade.data.readers.text import POLARS_ERRORS
+from cfnade.data.readers.text_blocks import check_encoding, read_blocks
+from cfnade.exceptions import DataError
+
+ROWS = 1 << 21
+"""Rows of a table that are read at a time."""
+BYTES = 1 << 25
+"""Bytes of a text that are read at a time."""
+
+
+def list_files(data: Sequence[str | Path]) -> Iterator[Path]:
+    """Yield the files as given, and those of folders by name; each once."""
+    seen: set[Path] = set()
+    for entry in data:
+        path = Path(entry).expanduser()
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if _is_data(file, path))
+            if not files:
+                raise DataError(f"{path}: holds no files; give a folder with Parquet or CSV parts")
+        elif path.is_file():
+            files = [path]
+        else:
+            raise DataError(f"{path}: there is no such file or folder; check the path")
+        for file in files:
+            file = file.resolve()
+            if file in seen:
+                raise DataError(f"{file}: is given twice; give it once")
+            seen.add(file)
+            yield file
+
+
+def _is_data(file: Path, folder: Path) -> bool:
+    """Return whether a file holds data: engines write _SUCCESS and hidden files beside it."""
+    hidden = any(name.startswith(("_", ".")) for name in file.relative_to(folder).parts)
+    return file.is_file() and not hidden and not is_document(file.name)
+
+
+def check_file(file: Path, loading: LoadOptions) -> None:
+    """Raise DataError for a file that cannot be read in blocks, before any file is read."""
+    with file.open("rb") as opened:
+        head = opened.read(512)
+    kind = table_kind(head)
+    if compression_of(file) == "zip" and not is_spreadsheet(file):
+        _zip_member(file, loading)
+    elif kind in (PARQUET, ARROW):
+        if names := loading.text_options():
+            raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
+        _count_rows(file, kind)
+    elif kind is not None:
+        raise DataError(f"{file}: this is {kind}; save the ratings as csv or Parquet")
+    elif foreign := foreign_format(head):
+        raise DataError(f"{file}: this is {foreign}")
+    elif head:
+        check_encoding(file, loading)
+
+
+def iter_tables(file: Path, loading: LoadOptions) -> Iterator[tuple[RawTable, str]]:
+    """Yield the rows of a file in blocks, each with a description of the lines it skipped."""
+    with file.open("rb") as opened:
+        kind = table_kind(opened.read(16))
+    if kind in (PARQUET, ARROW):
+        assert kind is not None
+        options = replace(loading, time=False)
+        count = _count_rows(file, kind)
+        for first in range(0, count, ROWS):
+            rows = first, min(first + ROWS, count)
+            yield read_columnar(file, str(file), kind, options, rows), ""
+        return
+    is_zip = compression_of(file) == "zip"
+    member = _zip_member(file, loading) if is_zip else ""
+    yield from read_blocks(file, loading, BYTES, member)
+
+
+def _count_rows(file: Path, kind: str) -> int:
+    try:
+        scan = pl.scan_parquet if kind == PARQUET else pl.scan_ipc
+        rows: int = scan(file).select(pl.len()).collect().item()
+        return rows
+    except (*POLARS_ERRORS, OSError) as error:
+        raise DataError(
+            f"{file}: cannot be read as a table ({str(error)[:200]}); the file may be truncated or "
+            "damaged: fetch or write it again"
+        ) from error
+
+
+def _zip_member(archive: Path, loading: LoadOptions) -> str:
+    """Return the file of ratings in a zip archive: a text that is read as a stream."""
+    source = open_source(archive)
+    member = ratings_file(source, loading)
+    head = source.head(member)
+    kind = table_kind(head)
+    kind = foreign_format(head) if kind is None else f"a {kind} table"
+    if kind is not None:
+        raise DataError(
+            f"{source.label(member)}: is {kind}; only text can be read from a zip archive in "
+            "blocks: unpack it and give the file"
+        )
+    check_encoding(archive, loading, member)
+    return member

@@ -1,1 +1,0 @@
-"""A sharding job: ratings files become partitions by column, in stages of independent tasks."""
