@@ -22,7 +22,6 @@ from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.column_groups import group_by_column as grouped
 from cfnade.kernels.engine import Engine
-from cfnade.kernels.network import Network
 from cfnade.kernels.sampling import GroupedBatch
 from cfnade.kernels.scoring import context_sum
 from cfnade.models.cfnade import CFNADENetwork
@@ -198,9 +197,9 @@ class NadeTrainer:
         network = side.network
         self._axis, self._mean = side.axis, network.config.mean_context
         self._engine = Engine(
-            engine_network(network),
+            network.config,
+            engine_arrays(network),
             {_engine_name(name): rule for name, rule in rules.items()},
-            ordinal_weight=network.config.ordinal_weight,
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
             threads=threads,
@@ -229,7 +228,11 @@ class NadeTrainer:
 
     def state(self) -> dict[str, Tensor]:
         pairs = self._engine.moments.items()
-        return {f"{name}.{i}": tensor for name, pair in pairs for i, tensor in enumerate(pair)}
+        return {
+            f"{name}.{i}": torch.from_numpy(moment)
+            for name, pair in pairs
+            for i, moment in enumerate(pair)
+        }
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         for name, tensor in self.state().items():
@@ -237,21 +240,9 @@ class NadeTrainer:
         self._engine.steps = steps
 
 
-def engine_network(network: CFNADENetwork) -> Network:
-    """The network's own tensors under the engine's names, to be read and moved in place."""
-    factored = network.config.factors is not None
-    layers = zip(network.deep_W, network.deep_c, strict=True)
-    return Network(
-        input_table=network.input_table.data,
-        output_table=network.output_table.data,
-        bias=network.b.data,
-        c=network.c.data,
-        B=network.B.data if factored else None,
-        Q=network.Q.data if factored else None,
-        deep=tuple((W.data, c.data) for W, c in layers),
-        activation=network.config.activation,
-        shared=network.config.shared,
-    )
+def engine_arrays(network: CFNADENetwork) -> dict[str, Array]:
+    """The memory of the network's parameters under the engine's names."""
+    return {_engine_name(name): p.detach().numpy() for name, p in network.named_parameters()}
 
 
 def _engine_name(name: str) -> str:
