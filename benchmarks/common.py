@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from cfnade.components import Member
-from cfnade.components.nade import NadeComponent, engine_network
+from cfnade.components.nade import NadeComponent, engine_arrays
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Ratings
 from cfnade.data.load import load
@@ -76,10 +76,12 @@ class Case:
         )
 
     def engine(self, threads: int) -> Engine:
-        network = engine_network(self.network())
-        rules = {n: AdamRule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in network.named()}
+        network = self.network()
+        arrays = engine_arrays(network)
+        rules = {n: AdamRule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in arrays}
         return Engine(
-            network,
+            network.config,
+            arrays,
             rules,
             rowwise=self.rowwise,
             touched_only=self.touched_only,

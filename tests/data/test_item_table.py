@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -84,7 +85,6 @@ def test_an_items_file_that_changed_is_read_again(ratings: str, tmp_path: Path) 
         ({"id": [5, 7, 5], "title": ["A"] * 3}, r"i\.csv:4: item 5 is listed again \(1 repeated"),
         ({"id": ["x5"], "title": ["A"]}, r"i\.csv: no item of the ratings .*'x5'.*like '5'"),
         ({"id": [5, None], "title": ["A", "B"]}, r"i\.csv:3: the item id is missing"),
-        ({"id": [5], "colour": ["red"]}, r"i\.csv: has neither titles nor genres; .*'colour'"),
     ],
 )
 def test_what_is_wrong_with_the_items_is_named(
@@ -92,6 +92,29 @@ def test_what_is_wrong_with_the_items_is_named(
 ) -> None:
     with pytest.raises(DataError, match=message):
         load(ratings, item_features=write(table, tmp_path / "i.csv"))
+
+
+def test_other_columns_are_features_of_the_items(ratings: str, tmp_path: Path) -> None:
+    table: dict[str, list[Any]] = {
+        "id": [7, 9, 5],
+        "title": ["A", "B", "C"],
+        "year": [1979, 1980, None],
+    }
+    items = write({**table, "colour": ["red", None, "blue"]}, tmp_path / "items.csv")
+    got = load(ratings, item_features=items)
+    expected = {"year": [None, 1979.0], "colour": ["blue", "red"]}
+    assert got.item_features is not None
+    assert got.item_features.to_dict(as_series=False) == expected
+    shown = {"item": [5, 7], "title": ["C", "A"], **expected}
+    assert got.item_table.to_dict(as_series=False) == shown
+    assert got.replace(item_features=None).fingerprint == got.fingerprint
+    part = got.select(np.array([0]))
+    assert part.item_features is got.item_features
+    added = load(got, item_features=pl.DataFrame({"id": [5], "year": [1]}))
+    assert added.item_table.columns == ["item", "title", "colour", "year"]
+    assert added.item_table["year"].to_list() == [1, None]
+    with pytest.raises(DataError, match="has no titles, genres or other columns with a name"):
+        load(ratings, item_features=pl.DataFrame({"id": [5]}))
 
 
 def test_an_items_file_that_is_not_there_or_no_file_is_named(ratings: str, tmp_path: Path) -> None:

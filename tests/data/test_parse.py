@@ -63,6 +63,23 @@ def test_dates_with_dots_have_the_day_first(tmp_path: Path) -> None:
     assert seconds_of(["05.06.2025"], tmp_path) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("5. März 2005", (2005, 3, 5)),
+        ("24. DEZEMBER 2010", (2010, 12, 24)),
+        ("03. Okt. 2007", (2007, 10, 3)),
+        ("7. Mai 2004", (2004, 5, 7)),
+        ("1. Januar 2001", (2001, 1, 1)),
+        ("30 Juni 2019", (2019, 6, 30)),
+    ],
+)
+def test_german_names_of_months_are_read(
+    text: str, day: tuple[int, int, int], tmp_path: Path
+) -> None:
+    assert seconds_of([text], tmp_path) == [int(datetime(*day, tzinfo=UTC).timestamp())]
+
+
 def test_days_without_separators_are_no_seconds(tmp_path: Path) -> None:
     expected = int(datetime(2005, 9, 6, tzinfo=UTC).timestamp())
     assert seconds_of(["20050906"], tmp_path) == [expected]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raw_tables import raw_table
 
+from cfnade import load
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import Duplicates, build, compact_times, encode_ids
@@ -224,3 +228,20 @@ def test_titles_are_put_beside_their_items() -> None:
     assert ratings.titles is not None
     assert ratings.titles.tolist() == ["Ten", ""]
     assert ratings.genres is None
+
+
+@pytest.mark.parametrize(
+    ("ratings", "options", "message"),
+    [
+        (range(1, 1000, 2), {}, "own.csv: ratings look continuous"),
+        ([3] * 500, {}, "own.csv: every rating is 3"),
+        ([3] * 500, {"bins": 4}, "own.csv: bins=4: every rating is 3"),
+    ],
+)
+def test_a_fault_of_the_scale_names_the_file(
+    ratings: Iterable[int], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    lines = (f"{n},{n % 7},{rating}" for n, rating in enumerate(ratings))
+    (tmp_path / "own.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=rf"^{re.escape(message)}"):
+        load(tmp_path / "own.csv", **options)

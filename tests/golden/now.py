@@ -101,6 +101,7 @@ OPTIONS = {
     "seeds": "n_seeds",
     "lists": "learn_interactions",
     "minutes": "time_budget",
+    "know-time": "use_timestamps",
     "know_time": "use_timestamps",
     "ordinal": "ordinal_weight",
 }

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.column_groups import ColumnGroups, group_by_column
-from cfnade.kernels.network import Network
+from cfnade.kernels.engine import Engine
 from cfnade.kernels.sampling import GroupedBatch
+from cfnade.models.config import Activation, CFNADEConfig
 
 TARGETS = [1, 3, 4, 15, 16, 17, 64, 0]
 """Of each column; a tile holds 16."""
@@ -104,42 +105,68 @@ def batch_of(case: Case, seed: int = 0) -> GroupedBatch:
     return GroupedBatch(parts[0], parts[1], np.bincount(parts[0].rows, minlength=ROWS))
 
 
-def network(
+@dataclass(frozen=True)
+class Parameters:
+    """A model's tensors under the engine's names; engines move them in place."""
+
+    tensors: dict[str, Tensor]
+    shared: bool = True
+    activation: Activation = "tanh"
+
+    def engine(self, rules: dict[str, AdamRule], **options: Any) -> Engine:
+        """An engine that trains the tensors' memory."""
+        M, K, width = self.tensors["input_table"].shape
+        layers = [t for name, t in self.tensors.items() if name == "c" or "deep_c" in name]
+        config = CFNADEConfig(
+            columns=M,
+            levels=K,
+            hidden=tuple(len(c) for c in layers),
+            factors=width if "B" in self.tensors else None,
+            shared=self.shared,
+            activation=self.activation,
+            ordinal_weight=options.pop("ordinal_weight", 1.0),
+        )
+        arrays = {name: tensor.numpy() for name, tensor in self.tensors.items()}
+        return Engine(config, arrays, rules, **options)
+
+
+def parameters(
     case: Case,
     *,
     hidden: tuple[int, ...] | None = None,
     factors: bool = False,
     columns: int = COLUMNS,
-    **fields: Any,
-) -> Network:
+    activation: Activation = "tanh",
+) -> Parameters:
     """Random parameters of order one; the tables have the case's width."""
     sizes = hidden or (case.width,)
     first = case.width if factors else sizes[0]
     last = case.width if factors else sizes[-1]
-    K, deep = case.levels, pairwise(sizes)
+    K = case.levels
 
     def weights(number: int, *shape: int) -> Tensor:
         return case.normal(*shape, number=number, scale=shape[-1] ** -0.5)
 
-    return Network(
-        weights(1, columns, K, first),
-        weights(2, columns, K, last),
-        case.normal(columns, K, number=3, scale=0.5),
-        case.normal(sizes[0], number=4, scale=0.5),
-        weights(5, sizes[0], case.width) if factors else None,
-        weights(6, case.width, sizes[-1]) if factors else None,
-        tuple(
-            (weights(7 + i, out, into), case.normal(out, number=17 + i, scale=0.5))
-            for i, (into, out) in enumerate(deep)
-        ),
-        shared=case.shared,
-        **fields,
-    )
+    tensors = {
+        "input_table": weights(1, columns, K, first),
+        "output_table": weights(2, columns, K, last),
+        "bias": case.normal(columns, K, number=3, scale=0.5),
+        "c": case.normal(sizes[0], number=4, scale=0.5),
+    }
+    if factors:
+        tensors |= {
+            "B": weights(5, sizes[0], case.width),
+            "Q": weights(6, case.width, sizes[-1]),
+        }
+    for i, (into, out) in enumerate(pairwise(sizes)):
+        tensors[f"deep_W.{i}"] = weights(7 + i, out, into)
+        tensors[f"deep_c.{i}"] = case.normal(out, number=17 + i, scale=0.5)
+    return Parameters(tensors, case.shared, activation)
 
 
-def rules_of(network: Network) -> dict[str, AdamRule]:
+def rules_of(model: Parameters) -> dict[str, AdamRule]:
     """Different rates, decays and memories, so that no two can be mixed up."""
     return {
         name: AdamRule(0.01 * (i + 2), 0.02 * (i + 1), (0.9 - 0.02 * i, 0.99 - 0.01 * i), EPS)
-        for i, name in enumerate(network.named())
+        for i, name in enumerate(model.tensors)
     }

@@ -17,7 +17,7 @@ from tests.kernels.cases import (
     Case,
     batch_of,
     cells_of,
-    network,
+    parameters,
     plain,
     rules_of,
 )
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from cfnade.exceptions import ModelError
 from cfnade.kernels.buffers import Array
-from cfnade.kernels.engine import Engine
 from cfnade.kernels.scoring import cell_scores, context_sum
 
 each_case = pytest.mark.parametrize("case", CASES)
@@ -56,10 +55,10 @@ def test_cells_are_scored(case: Case) -> None:
 @each_case
 def test_a_step_has_the_cost_and_the_gradients_of_the_equations(case: Case) -> None:
     """After one step Adam's first moment is (1 - β₁)·(gradient + decay·weight)."""
-    net, batch = network(case), batch_of(case)
-    params, rules = reference.leaves(net.named()), rules_of(net)
+    net, batch = parameters(case), batch_of(case)
+    params, rules = reference.leaves(net.tensors), rules_of(net)
     how: dict[str, Any] = {"ordinal_weight": [1.0, 0.0, 0.3][case.seed % 3]}
-    engine = Engine(net, rules, threads=case.threads, **how)
+    engine = net.engine(rules, threads=case.threads, **how)
     cost = engine.step(batch)
     expected = reference.batch_cost(
         params, plain(batch.context), plain(batch.targets), ROWS, shared=case.shared, **how
@@ -76,9 +75,9 @@ def test_a_step_has_the_cost_and_the_gradients_of_the_equations(case: Case) -> N
 
 @each_case
 def test_steps_are_those_of_torchs_adam(case: Case) -> None:
-    net = network(case)
-    params, rules = reference.leaves(net.named()), rules_of(net)
-    engine, adam = Engine(net, rules, threads=case.threads), reference.torch_adam(params, rules)
+    net = parameters(case)
+    params, rules = reference.leaves(net.tensors), rules_of(net)
+    engine, adam = net.engine(rules, threads=case.threads), reference.torch_adam(params, rules)
     for number in range(3):
         batch = batch_of(case, number)
         cost = engine.step(batch)
@@ -89,7 +88,7 @@ def test_steps_are_those_of_torchs_adam(case: Case) -> None:
         adam.step()
         assert cost == pytest.approx(float(expected.detach()), rel=1e-5)
     for name, p in params.items():
-        assert_close(net.named()[name], p, single=2e-4, double=1e-9)
+        assert_close(net.tensors[name], p, single=2e-4, double=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -99,10 +98,10 @@ def test_random_shapes(seed: int) -> None:
     width, K, M = int(rng.integers(1, 90)), int(rng.integers(2, 14)), int(rng.integers(1, 9))
     counts = [rng.integers(0, 40, M).tolist() for _ in range(2)]
     case = Case(width, K, torch.float32, int(rng.integers(1, 4)), bool(rng.integers(2)))
-    net = network(case, columns=M)
-    params, rules = reference.leaves(net.named()), rules_of(net)
+    net = parameters(case, columns=M)
+    params, rules = reference.leaves(net.tensors), rules_of(net)
     context, targets = (cells_of(c, K, seed, case.dtype, twice=True) for c in counts)
-    engine = Engine(net, rules, threads=case.threads)
+    engine = net.engine(rules, threads=case.threads)
     engine.encode(context)
     engine.start_step()
     cost = engine.fit_targets(targets, 1 / ROWS)

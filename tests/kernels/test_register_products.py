@@ -45,19 +45,19 @@ def loops(request: pytest.FixtureRequest) -> Any:
 
     @njit
     def run(
-        block: Any, slopes: Any, begins: Any, states: Any, shape: Any, memory: Any, d_states: Any
+        block: Any, slopes: Any, begins: Any, states: Any, layout: Any, memory: Any, d_states: Any
     ) -> Any:
-        scratch, count = tile_scratch(memory, shape), len(begins)
+        scratch, count = tile_scratch(memory, layout), len(begins)
         for i in range(len(block)):
             scratch.block[i], scratch.d_block[i] = block[i], 1.0
         for i in range(len(slopes)):
-            scratch.slopes[i] = slopes[i]
+            scratch.gradient[i] = slopes[i]
         for t in range(count):
-            scratch.begins[t] = begins[t]
-        soon = PrefetchBlock(scratch.block, shape.levels)
-        tile_scores(data_pointer(states), count, shape, scratch, soon)
-        add_block_gradient(data_pointer(states), count, shape, scratch, soon)
-        add_state_gradient(data_pointer(d_states), count, shape, scratch, soon)
+            scratch.row_starts[t] = begins[t]
+        soon = PrefetchBlock(scratch.block, layout.levels)
+        tile_scores(data_pointer(states), count, layout, scratch, soon)
+        add_block_gradient(data_pointer(states), count, layout, scratch, soon)
+        add_state_gradient(data_pointer(d_states), count, layout, scratch, soon)
         scores, d_block = np.empty(len(slopes)), np.empty(len(block))
         for i in range(len(slopes)):
             scores[i] = scratch.scores[i]
@@ -72,23 +72,23 @@ def loops(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize(("levels", "width"), [(2, 16), (5, 48), (7, 64), (10, 512), (11, 144)])
 def test_a_tile_is_three_products(loops: Any, levels: int, width: int, count: int) -> None:
     rng = np.random.default_rng(width + count)
-    shape = block_layout(levels, width)
+    layout = block_layout(levels, width)
     block, slopes = rng.normal(size=(levels, width)), rng.normal(size=(levels, LANES))
-    states = rng.normal(size=(20, shape.pitch))
+    states = rng.normal(size=(20, layout.row_stride))
     rows = rng.integers(0, 20, count)  # a row may come twice
 
     def flat(array: Array) -> Array:
         return array.astype(np.float32).reshape(-1)
 
-    d_states = np.ones(20 * shape.pitch, np.float32)
-    memory = scratch_buffer(np.float32, shape)
-    arguments = flat(block), flat(slopes), rows * shape.pitch, flat(states), shape, memory
+    d_states = np.ones(20 * layout.row_stride, np.float32)
+    memory = scratch_buffer(np.float32, layout)
+    arguments = flat(block), flat(slopes), rows * layout.row_stride, flat(states), layout, memory
     scores, d_block = loops(*arguments, d_states)
     chosen, used = states[rows, :width], slopes[:, :count]
     got = scores.reshape(levels, LANES)[:, :count]
     np.testing.assert_allclose(got, block @ chosen.T, rtol=1e-4, atol=1e-4)
     got = d_block.reshape(levels, width)
     np.testing.assert_allclose(got, 1 + used @ chosen, rtol=1e-4, atol=1e-4)
-    expected = np.ones((20, shape.pitch))
+    expected = np.ones((20, layout.row_stride))
     np.add.at(expected[:, :width], rows, used.T @ block)
     np.testing.assert_allclose(d_states.reshape(20, -1), expected, rtol=1e-4, atol=1e-4)

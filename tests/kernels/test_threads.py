@@ -149,7 +149,7 @@ import cfnade
 from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.sampling import RowSampler
 from cfnade.kernels.engine import Engine
-from cfnade.kernels.network import Network
+from cfnade.models.config import CFNADEConfig
 from cfnade.kernels.threads import single_torch_thread, run_parallel, torch_threads
 
 SQUARE = torch.ones(600, 600)
@@ -175,12 +175,13 @@ def newborns():
     return seen, torch.get_num_threads(), shared()
 
 def use_everything():
-    table = torch.zeros(2, 2, 8)
-    network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(8))
+    shapes = {"input_table": (2, 2, 8), "output_table": (2, 2, 8), "bias": (2, 2), "c": 8}
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    config = CFNADEConfig(columns=2, levels=2, hidden=(8,))
     data = np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8)
     batch = RowSampler(*data, n_columns=2, n_levels=2).sample(np.zeros(1, int), seed=0, step=0)
     for threads in (1, 2, 3):
-        engine = Engine(network, dict.fromkeys(network.named(), AdamRule()), threads=threads)
+        engine = Engine(config, arrays, dict.fromkeys(arrays, AdamRule()), threads=threads)
         engine.step(batch)
     run_parallel(torch.get_num_threads, [(), (), ()])
     with torch_threads(1):

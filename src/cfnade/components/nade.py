@@ -28,8 +28,16 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
+<<<<<<< HEAD
 from cfnade.kernels import scoring
 from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column, take_rows
+=======
+from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.column_groups import Cells, RowRatings
+from cfnade.kernels.column_groups import group_by_column as grouped
+from cfnade.kernels.engine import Engine
+from cfnade.kernels.sampling import GroupedBatch
+>>>>>>> main
 from cfnade.kernels.scoring import context_sum
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
@@ -438,9 +446,15 @@ class NadeTrainer:
         network = component.network
         self._axis, self._mean = component.axis, component.config.mean_context
         self._engine = Engine(
+<<<<<<< HEAD
             engine_network(network),
             {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()},
             ordinal_weight=component.config.ordinal_weight,
+=======
+            network.config,
+            engine_arrays(network),
+            {_engine_name(name): rule for name, rule in rules.items()},
+>>>>>>> main
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
             threads=threads,
@@ -469,7 +483,11 @@ class NadeTrainer:
 
     def state(self) -> dict[str, Tensor]:
         pairs = self._engine.moments.items()
-        return {f"{name}.{i}": tensor for name, pair in pairs for i, tensor in enumerate(pair)}
+        return {
+            f"{name}.{i}": torch.from_numpy(moment)
+            for name, pair in pairs
+            for i, moment in enumerate(pair)
+        }
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         for name, tensor in self.state().items():
@@ -477,6 +495,7 @@ class NadeTrainer:
         self._engine.steps = steps
 
 
+<<<<<<< HEAD
 def engine_network(network: CFNADENetwork) -> Network:
     """The network's own tensors under the engine's names, to be read and moved in place."""
     from cfnade.kernels.network import Network
@@ -494,3 +513,12 @@ def engine_network(network: CFNADENetwork) -> Network:
         activation=network.config.activation,
         shared=network.config.shared,
     )
+=======
+def engine_arrays(network: CFNADENetwork) -> dict[str, Array]:
+    """The memory of the network's parameters under the engine's names."""
+    return {_engine_name(name): p.detach().numpy() for name, p in network.named_parameters()}
+
+
+def _engine_name(name: str) -> str:
+    return (_TABLES | {"b": "bias"}).get(name, name)
+>>>>>>> main

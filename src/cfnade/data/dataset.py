@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.caching import Memo
 from cfnade.utils.text import count_of
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Axis = Literal["user", "item"]
 IdArray = npt.NDArray[Any]  # rising; int64, or object holding str
@@ -71,7 +74,8 @@ class Dataset(Memo):
 
     Index i of a user is the i-th smallest raw id. Subsets keep the id tables of the whole, so an
     index means the same in each. The columns of a subset are copied on first access; `chunks` reads
-    them without that.
+    them without that. `item_features` has the other columns of the table of items that `load`
+    joined, (M, F); files and the fingerprint do not hold them.
 
     Args:
         users: Index of each pair's user in `user_ids`, (n,).
@@ -98,6 +102,7 @@ class Dataset(Memo):
     titles: TextArray | None
     genres: TextArray | None
     source: str
+    item_features: pl.DataFrame | None
     _columns: dict[str, Array]  # of the base data set
     _subset: Subset | None
 
@@ -127,6 +132,7 @@ class Dataset(Memo):
             titles=titles,
             genres=genres,
             source=source,
+            item_features=None,
         )
 
     def _set(self, columns: dict[str, Array], subset: Subset | None, **attributes: Any) -> None:
@@ -163,7 +169,7 @@ class Dataset(Memo):
         return _new, (type(self), columns, None, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*TABLES, "scale", "source")}
+        return {name: getattr(self, name) for name in (*TABLES, "item_features", "scale", "source")}
 
     @property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
@@ -201,6 +207,16 @@ class Dataset(Memo):
     def n_items(self) -> int:
         """Number of items, also of those without a row here."""
         return len(self.item_ids)
+
+    @property
+    def item_table(self) -> pl.DataFrame:
+        """Ids, titles, genres and features of items, as far as they are known; M rows."""
+        import polars as pl
+
+        columns = {"item": self.item_ids, "title": self.titles, "genres": self.genres}
+        known = {name: column for name, column in columns.items() if column is not None}
+        table = pl.DataFrame([pl.Series(name, c.tolist()) for name, c in known.items()])
+        return table if self.item_features is None else table.hstack(self.item_features)
 
     def ids(self, axis: Axis) -> IdArray:
         """Return the raw ids of users or items."""

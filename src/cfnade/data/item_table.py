@@ -1,4 +1,4 @@
-"""Join a table of items to ratings by id: titles and genres."""
+"""Join a table of items to ratings by id: titles, genres and feature columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES, ITEM_COLUMN_NAMES, find_name
 from cfnade.data.dataset import Dataset
-from cfnade.data.raw_table import Locate, parse_or_raise
+from cfnade.data.raw_table import Locate, parse_or_raise, to_numbers
 from cfnade.data.readers.files import SourceFiles, open_source, table_kind
 from cfnade.data.readers.frames import to_polars
 from cfnade.data.readers.tables import read_whole
@@ -49,17 +49,17 @@ class _Table:
 
 def read_items(source: SourceFiles, name: str) -> pl.DataFrame:
     """Return the columns item, title and genres of a file, as far as it has them."""
-    return _item_frame(_read_file(source, name))
+    return _item_frame(_read_file(source, name)).select(pl.col("^(item|title|genres)$"))
 
 
 def join_item_table(ratings: Dataset, items: Any) -> Dataset:
-    """Return the ratings with titles and genres of a file or a table in memory."""
+    """Return the ratings with titles, genres and features of a file or a table in memory."""
     table = _read_path(Path(items).expanduser()) if isinstance(items, str | Path) else _read(items)
     frame = _item_frame(table)
     if frame.width == 1:
         raise DataError(
-            f"{table.label}: has neither titles nor genres; name a column title or genres "
-            f"(there are {_listed(table)})"
+            f"{table.label}: has no titles, genres or other columns with a name; name a column "
+            f"title or genres (there are {_listed(table)})"
         )
     matched = align_items(frame, ratings.item_ids)
     count = matched["is_known"].sum()
@@ -75,20 +75,25 @@ def join_item_table(ratings: Dataset, items: Any) -> Dataset:
         for kind, field in (("title", "titles"), ("genres", "genres"))
         if kind in matched.columns
     }
+    features = matched.drop("item", "title", "genres", "is_known", strict=False)
+    if features.width:
+        before = ratings.item_features
+        known = features if before is None else before.drop(features.columns, strict=False)
+        changed["item_features"] = features if before is None else known.hstack(features)
     return ratings.replace(**changed)
 
 
 def align_items(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> pl.DataFrame:
-    """Return the rows of an item table in the order of the ids, "" where nothing is known.
+    """Return the rows of an item table in the order of the ids.
 
-    The boolean column `is_known` marks the ids that the table has.
+    Unknown titles and genres are "", unknown features null. The boolean column `is_known` marks the
+    ids that the table has.
     """
     ids = pl.Series("item", [str(raw) for raw in item_ids.tolist()], dtype=pl.String)
     rows = table.with_columns(pl.col("item").cast(pl.String), is_known=pl.lit(value=True))
     joined = ids.to_frame().join(rows, on="item", how="left", maintain_order="left")
-    texts = [name for name in table.columns if name != "item"]
-    filled = pl.col("is_known").fill_null(value=False), pl.col(texts).fill_null("")
-    aligned: pl.DataFrame = joined.with_columns(*filled)
+    texts = pl.col("^(title|genres)$").fill_null("")
+    aligned: pl.DataFrame = joined.with_columns(pl.col("is_known").fill_null(value=False), texts)
     return aligned
 
 
@@ -110,7 +115,7 @@ def _fill(
 
 
 def _item_frame(table: _Table) -> pl.DataFrame:
-    columns = {"item": _ids(table)}
+    columns, used = {"item": _ids(table)}, {table.place(_ID_NAMES, 0)}
     for kind, position in (("title", 1), ("genres", 2)):
         place = table.place(_NAMES[kind], position)
         if place is None or (kind == "genres" and not _is_genres(table, place)):
@@ -119,12 +124,22 @@ def _item_frame(table: _Table) -> pl.DataFrame:
         if isinstance(column.dtype, pl.Categorical | pl.Enum):
             column = column.cast(pl.String)
         if column.dtype == pl.String:
-            if table.types:
-                column = (
-                    column.str.replace_all(" ", "|", literal=True) if kind == "genres" else column
-                )
+            if table.types and kind == "genres":
+                column = column.str.replace_all(" ", "|", literal=True)
             columns[kind] = column.fill_null("")
+            used.add(place)
+    for place, name in enumerate(table.names or ()):
+        if place not in used and name not in columns:
+            columns[name] = _feature(table.frame.to_series(place))
     return pl.DataFrame(columns)
+
+
+def _feature(column: pl.Series) -> pl.Series:
+    """Return a column of texts as numbers if each is one."""
+    if column.dtype != pl.String:
+        return column
+    numbers = to_numbers(column)
+    return numbers if numbers.null_count() == column.null_count() else column
 
 
 def _is_genres(table: _Table, place: int) -> bool:

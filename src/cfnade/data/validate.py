@@ -153,9 +153,6 @@ def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt
 def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[Any]) -> Scale:
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
-    advice = (
-        f"if they count or measure use (plays, hours), give {option('weight', table.rating_column)}"
-    )
     unnamed = isinstance(table.rating_column, int) and options.rating is None
     try:
         if options.bins is not None:
@@ -166,15 +163,21 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
         else:
             scale = infer_scale(table.frame["rating"].unique().cast(pl.Float64).to_numpy())
     except DataError as error:
-        hint = f"; {advice}" if unnamed and options.bins is None and 0 < low < high else ""
-        raise DataError(f"{label}{error}{hint}") from error
+        is_amount = unnamed and options.bins is None and 0 < low < high
+        raise DataError(f"{label}{error}{_weight_advice(table) if is_amount else ''}") from error
     most_are_low = low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth; {advice}, or {option('scale')} if they are ratings"
+            f"most ratings in the lowest fifth{_weight_advice(table)}, or {option('scale')} if "
+            "they are ratings"
         )
     return scale
+
+
+def _weight_advice(table: RawTable) -> str:
+    weight = option("weight", table.rating_column)
+    return f"; if they count or measure use (plays, hours), give {weight}"
 
 
 def _item_texts(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> dict[str, Any]:

@@ -29,10 +29,10 @@ class AdamStep(NamedTuple):
     """A rule at one step, as the kernels use it."""
 
     size: float  # rate / (1 - β₁ᵗ)
-    fresh: float  # 1 - β₁
-    keep: float  # β₂
-    add: float  # 1 - β₂
-    spread: float  # 1 / √(1 - β₂ᵗ)
+    one_minus_beta1: float
+    beta2: float
+    one_minus_beta2: float
+    correction: float  # 1 / √(1 - β₂ᵗ)
     eps: float
     decay: float
 
@@ -43,7 +43,7 @@ class AdamParameter(NamedTuple):
     table: Array
     moment: Array
     square: Array  # as the table, or one number per column and level if rowwise
-    numbers: AdamStep
+    step: AdamStep
     rowwise: bool
 
 
@@ -56,7 +56,7 @@ class AdamRule:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
-    def numbers(self, step: int, factor: float = 1.0) -> AdamStep:
+    def at_step(self, step: int, factor: float = 1.0) -> AdamStep:
         """What the kernels read at a step, counted from 1; factor scales the rate."""
         first, second = self.betas
         size = float(self.rate * factor / (1.0 - first**step))
@@ -70,58 +70,58 @@ class AdamRule:
 def parameter_pointers(update: Any) -> Any:
     """The same, as pointers."""
     moments = data_pointer(update.moment), data_pointer(update.square)
-    return AdamParameter(data_pointer(update.table), *moments, update.numbers, update.rowwise)
+    return AdamParameter(data_pointer(update.table), *moments, update.step, update.rowwise)
 
 
 @inlined
-def prefetch_parameter(update: Any, column: int, shape: Any) -> None:
+def prefetch_parameter(update: Any, column: int, layout: Any) -> None:
     """Have a column's weights and moments brought near, which will soon be moved."""
-    prefetch_column(update.table, column, shape)
-    prefetch_column(update.moment, column, shape)
+    prefetch_column(update.table, column, layout)
+    prefetch_column(update.moment, column, layout)
     if not update.rowwise:
-        prefetch_column(update.square, column, shape)
+        prefetch_column(update.square, column, layout)
 
 
 @inlined
-def adam_blocks(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
+def adam_blocks(update: Any, which: Any, n: int, layout: Any, grads: Any, sizes: Any) -> None:
     """Move the columns which[:n] by the gradients of their blocks, one behind the other.
 
     sizes is memory for 32 numbers per level.
     """
     if update.rowwise:
-        _adam_rowwise(update, which, n, shape, grads, sizes)
+        _adam_rowwise(update, which, n, layout, grads, sizes)
     else:
-        _adam_elementwise(update, which, n, shape, grads)
+        _adam_elementwise(update, which, n, layout, grads)
 
 
 @internal
-def _adam_elementwise(update: Any, which: Any, n: int, shape: Any, grads: Any) -> None:
+def _adam_elementwise(update: Any, which: Any, n: int, layout: Any, grads: Any) -> None:
     for j in range(n):
-        for k in range(shape.levels):
-            row = j * shape.levels + k
-            start = (which[j] * shape.levels + k) * shape.width
-            update_weights(update, start, offset(grads, row * shape.whole), shape.width)
+        for k in range(layout.levels):
+            row = j * layout.levels + k
+            start = (which[j] * layout.levels + k) * layout.width
+            update_weights(update, start, offset(grads, row * layout.padded_width), layout.width)
 
 
 @internal
-def _adam_rowwise(update: Any, which: Any, n: int, shape: Any, grads: Any, sizes: Any) -> None:
+def _adam_rowwise(update: Any, which: Any, n: int, layout: Any, grads: Any, sizes: Any) -> None:
     """One thing after the other for all columns: what one waits for, sums across lanes, roots and
     quotients, are found while the others go on."""
-    K, block = shape.levels, shape.levels * shape.whole
+    K, block = layout.levels, layout.levels * layout.padded_width
     energies = offset(sizes, LANES * K)
     for j in range(n):
         _gradient_energies(
-            update, which[j] * K, shape, offset(grads, j * block), offset(energies, j * K)
+            update, which[j] * K, layout, offset(grads, j * block), offset(energies, j * K)
         )
     for j in range(n):
         # Whole vectors are written: the next column's sizes take the place of what is too much.
         _level_step_sizes(
-            update, which[j] * K, shape, offset(energies, j * K), offset(sizes, j * K)
+            update, which[j] * K, layout, offset(energies, j * K), offset(sizes, j * K)
         )
     for j in range(n):
         for k in range(K):
-            slopes, row = offset(grads, j * block + k * shape.whole), which[j] * K + k
-            _adam_level(update, row * shape.width, slopes, shape.width, sizes[j * K + k])
+            slopes, row = offset(grads, j * block + k * layout.padded_width), which[j] * K + k
+            _adam_level(update, row * layout.width, slopes, layout.width, sizes[j * K + k])
 
 
 @internal
@@ -133,12 +133,12 @@ def update_weights(update: Any, first: int, grads: Any, count: int) -> None:
     table, moment, square, rule, _ = update
     size, fresh, keep = (
         broadcast(table, -rule.size),
-        broadcast(table, rule.fresh),
-        broadcast(table, rule.keep),
+        broadcast(table, rule.one_minus_beta1),
+        broadcast(table, rule.beta2),
     )
     add, spread, eps = (
-        broadcast(table, rule.add),
-        broadcast(table, rule.spread),
+        broadcast(table, rule.one_minus_beta2),
+        broadcast(table, rule.correction),
         broadcast(table, rule.eps),
     )
     decay = broadcast(table, rule.decay)
@@ -155,31 +155,31 @@ def update_weights(update: Any, first: int, grads: Any, count: int) -> None:
 
 
 @inlined
-def _gradient_energies(update: Any, first: int, shape: Any, grads: Any, energies: Any) -> None:
+def _gradient_energies(update: Any, first: int, layout: Any, grads: Any, energies: Any) -> None:
     """energies[k] = the sum of the squared gradient of a column's level."""
     table, _, _, rule, _ = update
-    width, decay = shape.width, broadcast(table, rule.decay)
-    for k in range(shape.levels):
+    width, decay = layout.width, broadcast(table, rule.decay)
+    for k in range(layout.levels):
         energy = broadcast(table, 0.0)
-        for i in range(0, shape.whole, LANES):
+        for i in range(0, layout.padded_width, LANES):
             weight = load_masked(table, (first + k) * width + i, width - i)
-            slope = load(grads, k * shape.whole + i) + decay * weight
+            slope = load(grads, k * layout.padded_width + i) + decay * weight
             energy = energy + slope * slope
         energies[k] = horizontal_sum(energy)
 
 
 @inlined
-def _level_step_sizes(update: Any, first: int, shape: Any, energies: Any, sizes: Any) -> None:
+def _level_step_sizes(update: Any, first: int, layout: Any, energies: Any, sizes: Any) -> None:
     """sizes[k] = how far a column's level moves along its moment: its weights share a second
     moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
     table, _, square, rule, _ = update
-    width = shape.width
-    for k in range(0, shape.levels, LANES):
-        left = shape.levels - k
-        v = broadcast(table, rule.keep) * load_masked(square, first + k, left)
-        v = v + broadcast(table, rule.add / width) * load(energies, k)
+    width = layout.width
+    for k in range(0, layout.levels, LANES):
+        left = layout.levels - k
+        v = broadcast(table, rule.beta2) * load_masked(square, first + k, left)
+        v = v + broadcast(table, rule.one_minus_beta2 / width) * load(energies, k)
         store_masked(square, first + k, v, left)
-        spread = sqrt(v) * broadcast(table, rule.spread) + broadcast(table, rule.eps)
+        spread = sqrt(v) * broadcast(table, rule.correction) + broadcast(table, rule.eps)
         store(sizes, k, broadcast(table, -rule.size) / spread)
 
 
@@ -206,6 +206,6 @@ def _along_moment(update: Any, p: int, old: Any, slope: Any, size: float, count:
     table, moment, _, rule, _ = update
     weight, m = old
     slope = slope + broadcast(table, rule.decay) * weight
-    m = m + broadcast(table, rule.fresh) * (slope - m)
+    m = m + broadcast(table, rule.one_minus_beta1) * (slope - m)
     store_masked(moment, p, m, count)
     store_masked(table, p, weight + broadcast(table, size) * m, count)

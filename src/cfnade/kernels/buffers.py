@@ -7,8 +7,7 @@ other way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,6 @@ from cfnade.kernels.simd import (
 )
 
 Array = NDArray[Any]
-Matrix = TypeVar("Matrix")
 
 TILE_CAPACITY = 4_096
 """Numbers of the blocks whose targets share a tile: with their gradients they fill the first-level
@@ -40,9 +38,9 @@ class BlockLayout(NamedTuple):
 
     levels: int  # K
     width: int  # D
-    whole: int  # D rounded up to whole vectors
-    pitch: int  # distance between the rows of a batch
-    most: int  # columns whose targets may share a tile
+    padded_width: int  # D rounded up to whole vectors
+    row_stride: int  # distance between the rows of a batch
+    columns_per_tile: int  # columns whose targets may share a tile
 
 
 class TileScratch(NamedTuple):
@@ -56,17 +54,20 @@ class TileScratch(NamedTuple):
     bias: Any  # (K,) a column's biases
     d_bias: Any  # (K,) their gradient
     scores: Any  # (16 · K,)
-    slopes: Any  # (16 · K,) gradient of the scores
-    running: Any  # (32 · K,) sums along the levels
-    truth: Any  # (16,) true levels
+    gradient: Any  # (16 · K,) of the scores
+    level_sums: Any  # (32 · K,) sums along the levels
+    levels: Any  # (16,) true levels
     weights: Any  # (16,)
-    begins: Any  # (16,) int64: where the targets' rows begin
+    row_starts: Any  # (16,) int64: where the targets' rows begin
 
 
 @inlined
-def tile_scratch(memory: Any, shape: Any) -> Any:
+def tile_scratch(memory: Any, layout: Any) -> Any:
     """The parts of one array: kernels take few arrays, for each is long to compile."""
-    block, tile = shape.most * shape.levels * shape.whole, shape.levels * LANES
+    block, tile = (
+        layout.columns_per_tile * layout.levels * layout.padded_width,
+        layout.levels * LANES,
+    )
     bias = offset(data_pointer(memory), 2 * block)
     running = offset(bias, 4 * tile)
     return TileScratch(
@@ -84,20 +85,20 @@ def tile_scratch(memory: Any, shape: Any) -> Any:
 
 
 @inlined
-def column_scratch(scratch: Any, column: int, lane: int, shape: Any) -> Any:
+def column_scratch(scratch: Any, column: int, lane: int, layout: Any) -> Any:
     """The memory of one of a tile's columns, whose targets begin at a lane."""
-    block, bias = column * shape.levels * shape.whole, column * shape.levels
+    block, bias = column * layout.levels * layout.padded_width, column * layout.levels
     return TileScratch(
         offset(scratch.block, block),
         offset(scratch.d_block, block),
         offset(scratch.bias, bias),
         offset(scratch.d_bias, bias),
         offset(scratch.scores, lane),
-        offset(scratch.slopes, lane),
-        scratch.running,
-        scratch.truth,
+        offset(scratch.gradient, lane),
+        scratch.level_sums,
+        scratch.levels,
         scratch.weights,
-        offset(scratch.begins, lane),
+        offset(scratch.row_starts, lane),
     )
 
 
@@ -125,10 +126,10 @@ def aligned_zeros(dtype: Any, size: int) -> Array:
     return whole[first : first + count].view(dtype)
 
 
-def scratch_buffer(dtype: Any, shape: BlockLayout) -> Array:
+def scratch_buffer(dtype: Any, layout: BlockLayout) -> Array:
     """Memory for a Scratch: blocks twice, six tiles, two vectors and 16 indices."""
-    blocks = 2 * shape.most * shape.whole
-    return aligned_zeros(dtype, shape.levels * (blocks + 6 * LANES) + 4 * LANES)
+    blocks = 2 * layout.columns_per_tile * layout.padded_width
+    return aligned_zeros(dtype, layout.levels * (blocks + 6 * LANES) + 4 * LANES)
 
 
 def readonly(array: Array) -> Array:
@@ -139,84 +140,72 @@ def readonly(array: Array) -> Array:
     return view
 
 
-def unpadded(rows: Array, shape: BlockLayout) -> Array:
+def unpadded(rows: Array, layout: BlockLayout) -> Array:
     """A view of padded rows without the padding. Returns (rows, D)."""
-    return rows.reshape(-1, shape.pitch)[:, : shape.width]
+    return rows.reshape(-1, layout.row_stride)[:, : layout.width]
 
 
-class RowBuffers(Generic[Matrix]):
-    """A table, flat, and what each thread needs to work on it: scratch, and rows of its width.
+class RowBuffers:
+    """A table, flat, and what each thread needs to work on it: scratch, and rows of its width."""
 
-    `view` is how these rows are seen without their padding: as an array, or as torch has it.
-    """
-
-    def __init__(
-        self, table: Array, threads: int, view: Callable[[Array, BlockLayout], Matrix]
-    ) -> None:
+    def __init__(self, table: Array, threads: int) -> None:
         _, K, D = table.shape
-        self.shape = block_layout(K, D)
+        self.layout = block_layout(K, D)
         self.flat: Array = table.reshape(-1)
-        self.scratch = [scratch_buffer(self.flat.dtype, self.shape) for _ in range(threads)]
+        self.scratch = [scratch_buffer(self.flat.dtype, self.layout) for _ in range(threads)]
         self.threads = threads
         self.rows = 0
-        self._view = view
         self._memory: Array = aligned_zeros(self.flat.dtype, 0)
-        self._parts: list[tuple[Array, Matrix]] = []
 
     def reserve(self, rows: int) -> None:
         """Make room for a buffer of `rows` rows per thread."""
-        if rows == self.rows and self._parts:
-            return
         self.rows = rows
         if len(self._memory) < self.threads * self.size:
             self._memory = aligned_zeros(self.flat.dtype, self.threads * self.size)
-        parts = [self._memory[t * self.size : (t + 1) * self.size] for t in range(self.threads)]
-        self._parts = [(part, self._view(part, self.shape)) for part in parts]
 
     @property
     def size(self) -> int:
         """Numbers in one buffer."""
-        return self.rows * self.shape.pitch
+        return self.rows * self.layout.row_stride
 
-    def whole(self) -> Array:
+    def all_parts(self) -> Array:
         """All threads' buffers, one behind the other."""
         return self._memory[: self.threads * self.size]
 
     def part(self, thread: int) -> Array:
         """One thread's buffer."""
-        return self._parts[thread][0]
+        return self._memory[thread * self.size : (thread + 1) * self.size]
 
-    def matrix(self, thread: int = 0) -> Matrix:
-        """One thread's buffer, or the first, without padding. Returns (rows, D)."""
-        return self._parts[thread][1]
+    def matrix(self, thread: int = 0) -> Array:
+        """One thread's buffer without padding. Returns (rows, D)."""
+        return unpadded(self.part(thread), self.layout)
 
-    def merge(self, lo: int, hi: int) -> Matrix:
+    def merge(self, lo: int, hi: int) -> Array:
         """Add the threads' rows lo..hi into the first buffer, in a fixed order. Returns (n, D)."""
-        every: list[Any] = [self.matrix(thread) for thread in range(self.threads)]
-        rows: Matrix = every[0][lo:hi]
-        for other in every[1:]:
-            rows += other[lo:hi]
+        rows: Array = self.matrix()[lo:hi]
+        for thread in range(1, self.threads):
+            rows += self.matrix(thread)[lo:hi]
         return rows
 
 
 @internal
-def read_block(table: Any, column: int, shape: Any, shared: bool, block: Any) -> None:
+def read_block(table: Any, column: int, layout: Any, shared: bool, block: Any) -> None:
     """block[k] = level k of the table's column, or the sum of its levels up to k."""
-    for k in range(shape.levels):
-        first, to = (column * shape.levels + k) * shape.width, k * shape.whole
-        for i in range(0, shape.whole, LANES):
-            value = load_masked(table, first + i, shape.width - i)
+    for k in range(layout.levels):
+        first, to = (column * layout.levels + k) * layout.width, k * layout.padded_width
+        for i in range(0, layout.padded_width, LANES):
+            value = load_masked(table, first + i, layout.width - i)
             if shared and k > 0:
-                value = value + load(block, to - shape.whole + i)
+                value = value + load(block, to - layout.padded_width + i)
             store(block, to + i, value)
 
 
 @inlined
-def prefetch_column(table: Any, column: int, shape: Any) -> None:
+def prefetch_column(table: Any, column: int, layout: Any) -> None:
     """Have a column of the table brought near, which will soon be read."""
-    first = column * shape.levels * shape.width
+    first = column * layout.levels * layout.width
     # The last vector reaches beyond the block: the processor asks for lanes that are masked, too.
-    end = first + (shape.levels - 1) * shape.width + shape.whole
+    end = first + (layout.levels - 1) * layout.width + layout.padded_width
     for i in range(first, end, LANES):
         prefetch(table, i)
     prefetch(table, end - 1)  # what begins within a line has one line more
@@ -238,10 +227,16 @@ def add_row(into: Any, to: int, source: Any, first: int, whole: int) -> None:
 
 
 @inlined
-def cumulate_gradient(block: Any, shape: Any) -> None:
+def cumulate_gradient(block: Any, layout: Any) -> None:
     """The gradient of a cumulated block becomes that of the table: a sum from each level on."""
-    for k in range(shape.levels - 2, -1, -1):
-        add_row(block, k * shape.whole, block, (k + 1) * shape.whole, shape.whole)
+    for k in range(layout.levels - 2, -1, -1):
+        add_row(
+            block,
+            k * layout.padded_width,
+            block,
+            (k + 1) * layout.padded_width,
+            layout.padded_width,
+        )
 
 
 @inlined
@@ -253,7 +248,7 @@ def cumulate_scores(scores: Any, levels: int) -> None:
 
 @inlined
 def cumulate_score_gradient(slopes: Any, levels: int) -> None:
-    """As `unshare`, for the gradient of a tile's scores."""
+    """As `cumulate_gradient`, for the gradient of a tile's scores."""
     for k in range(levels - 2, -1, -1):
         add_row(slopes, k * LANES, slopes, (k + 1) * LANES, LANES)
 

@@ -1,6 +1,6 @@
 """The passes over columns that a training step and a prediction are made of.
 
-Each kernel visits the columns which[lo:hi] of ratings grouped by column. Threads take disjoint
+Each kernel visits the columns columns[lo:hi] of ratings grouped by column. Threads take disjoint
 ranges: a table is then written by one thread only, and sums of rows go to a buffer per thread,
 cleared first and merged afterwards in a fixed order. A column's block is read once; its targets go
 through in tiles of 16: scores, cost, gradients of the block (kept in the first-level cache) and of
@@ -57,9 +57,9 @@ turn."""
 
 
 @inlined
-def _has_gaps(lo: int, hi: int, which: Any) -> bool:
+def _has_gaps(lo: int, hi: int, columns: Any) -> bool:
     """Whether columns are left out between those visited."""
-    return lo < hi and which[hi - 1] - which[lo] >= hi - lo
+    return lo < hi and columns[hi - 1] - columns[lo] >= hi - lo
 
 
 # -- contexts: Eq. 2 and 9 ------------------------------------------------------------------------
@@ -69,10 +69,10 @@ def _has_gaps(lo: int, hi: int, which: Any) -> bool:
 def sum_context(
     lo: int,
     hi: int,
-    which: Any,
+    columns: Any,
     cells: Any,
     table: Any,
-    shape: Any,
+    layout: Any,
     shared: bool,
     sums: Any,
     memory: Any,
@@ -82,29 +82,35 @@ def sum_context(
     Traffic: the columns' blocks once, from memory; per rating one row read and written in the
     second-level cache.
     """
-    cells, scratch, vectors = cell_pointers(cells), tile_scratch(memory, shape), data_pointer(table)
+    cells, scratch, vectors = (
+        cell_pointers(cells),
+        tile_scratch(memory, layout),
+        data_pointer(table),
+    )
     rows = data_pointer(sums)
     clear(rows, len(sums))
-    apart = _has_gaps(lo, hi, which)
+    apart = _has_gaps(lo, hi, columns)
     for u in range(lo, hi):
-        c = which[u]
+        c = columns[u]
         if apart:
-            prefetch_column(vectors, which[min(u + PREFETCH_DISTANCE, hi - 1)], shape)
-        read_block(vectors, c, shape, shared, scratch.block)
+            prefetch_column(vectors, columns[min(u + PREFETCH_DISTANCE, hi - 1)], layout)
+        read_block(vectors, c, layout, shared, scratch.block)
         for p in range(cells.starts[c], cells.starts[c + 1]):
-            level = cells.levels[p] * shape.whole
-            add_row(rows, cells.rows[p] * shape.pitch, scratch.block, level, shape.whole)
+            level = cells.levels[p] * layout.padded_width
+            add_row(
+                rows, cells.rows[p] * layout.row_stride, scratch.block, level, layout.padded_width
+            )
 
 
 @kernel
 def update_input_table(
     lo: int,
     hi: int,
-    gate: Any,
-    which: Any,
+    point: Any,
+    columns: Any,
     cells: Any,
     d_sums: Any,
-    shape: Any,
+    layout: Any,
     shared: bool,
     update: Any,
     memory: Any,
@@ -113,28 +119,30 @@ def update_input_table(
 
     Traffic: weights and moments of the columns, read and written once; the gradient stays in cache.
     """
-    barrier_wait(gate)
+    barrier_wait(point)
     cells, scratch, update = (
         cell_pointers(cells),
-        tile_scratch(memory, shape),
+        tile_scratch(memory, layout),
         parameter_pointers(update),
     )
-    slopes, apart = data_pointer(d_sums), _has_gaps(lo, hi, which)
-    which, block = data_pointer(which), shape.levels * shape.whole
-    for u in range(lo, hi, min(PREFETCH_DISTANCE, shape.most)):
-        n = min(PREFETCH_DISTANCE, shape.most, hi - u)
+    slopes, apart = data_pointer(d_sums), _has_gaps(lo, hi, columns)
+    columns, block = data_pointer(columns), layout.levels * layout.padded_width
+    for u in range(lo, hi, min(PREFETCH_DISTANCE, layout.columns_per_tile)):
+        n = min(PREFETCH_DISTANCE, layout.columns_per_tile, hi - u)
         clear(scratch.d_block, n * block)
         for j in range(n):
             if apart:
-                prefetch_parameter(update, which[min(u + PREFETCH_DISTANCE + j, hi - 1)], shape)
-            begin, end = cells.starts[which[u + j]], cells.starts[which[u + j] + 1]
+                prefetch_parameter(update, columns[min(u + PREFETCH_DISTANCE + j, hi - 1)], layout)
+            begin, end = cells.starts[columns[u + j]], cells.starts[columns[u + j] + 1]
             grads = offset(scratch.d_block, j * block)
             for p in range(begin, end):
-                level = cells.levels[p] * shape.whole
-                add_row(grads, level, slopes, cells.rows[p] * shape.pitch, shape.whole)
+                level = cells.levels[p] * layout.padded_width
+                add_row(
+                    grads, level, slopes, cells.rows[p] * layout.row_stride, layout.padded_width
+                )
             if shared and begin < end:
-                cumulate_gradient(grads, shape)
-        adam_blocks(update, offset(which, u), n, shape, scratch.d_block, scratch.running)
+                cumulate_gradient(grads, layout)
+        adam_blocks(update, offset(columns, u), n, layout, scratch.d_block, scratch.level_sums)
 
 
 # -- targets: Eq. 4, 10 and 17 to 19 --------------------------------------------------------------
@@ -146,64 +154,64 @@ class OutputLayer(NamedTuple):
     states: Array  # (B · pitch,)
     table: Array  # (M · K · D,)
     bias: Array  # (M · K,)
-    shape: BlockLayout
+    layout: BlockLayout
     shared: bool
 
 
 @inlined
 def _read_column(c: int, output: Any, scratch: Any) -> None:
     """Read column c, its levels as they are in the table."""
-    read_block(output.table, c, output.shape, np.bool_(False), scratch.block)
-    for k in range(output.shape.levels):
-        scratch.bias[k] = output.bias[c * output.shape.levels + k]
+    read_block(output.table, c, output.layout, np.bool_(False), scratch.block)
+    for k in range(output.layout.levels):
+        scratch.bias[k] = output.bias[c * output.layout.levels + k]
 
 
 @inlined
 def _set_row_starts(p: int, count: int, cells: Any, pitch: int, scratch: Any) -> None:
     for t in range(count):
-        scratch.begins[t] = cells.rows[p + t] * pitch
+        scratch.row_starts[t] = cells.rows[p + t] * pitch
 
 
 @inlined
 def _score_targets(p: int, count: int, cells: Any, output: Any, scratch: Any, soon: Any) -> None:
     """Scores of targets p..p+count of one column."""
-    _set_row_starts(p, count, cells, output.shape.pitch, scratch)
-    tile_scores(output.states, count, output.shape, scratch, soon)
+    _set_row_starts(p, count, cells, output.layout.row_stride, scratch)
+    tile_scores(output.states, count, output.layout, scratch, soon)
 
 
 @inlined
-def _clear_gradients(shape: Any, scratch: Any) -> None:
-    clear(scratch.d_block, shape.levels * shape.whole)
-    for k in range(shape.levels):
+def _clear_gradients(layout: Any, scratch: Any) -> None:
+    clear(scratch.d_block, layout.levels * layout.padded_width)
+    for k in range(layout.levels):
         scratch.d_bias[k] = 0.0
 
 
 @inlined
 def _add_gradients(count: int, output: Any, d_states: Any, scratch: Any, soon: Any) -> None:
     """Add what the tile's slopes say about block, bias and states; two blocks come soon."""
-    for k in range(output.shape.levels):
-        scratch.d_bias[k] += horizontal_sum(load_masked(scratch.slopes, LANES * k, count))
-    add_block_gradient(output.states, count, output.shape, scratch, soon[0])
-    add_state_gradient(d_states, count, output.shape, scratch, soon[1])
+    for k in range(output.layout.levels):
+        scratch.d_bias[k] += horizontal_sum(load_masked(scratch.gradient, LANES * k, count))
+    add_block_gradient(output.states, count, output.layout, scratch, soon[0])
+    add_state_gradient(d_states, count, output.layout, scratch, soon[1])
 
 
 @inlined
-def _update_columns(which: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
-    """Adam moves columns which[:n]."""
-    shape, K = output.shape, output.shape.levels
+def _update_columns(columns: Any, n: int, output: Any, updates: Any, scratch: Any) -> None:
+    """Adam moves columns columns[:n]."""
+    layout, K = output.layout, output.layout.levels
     for j in range(n):
-        update_weights(updates[1], which[j] * K, column_scratch(scratch, j, 0, shape).d_bias, K)
-    adam_blocks(updates[0], which, n, shape, scratch.d_block, scratch.running)
+        update_weights(updates[1], columns[j] * K, column_scratch(scratch, j, 0, layout).d_bias, K)
+    adam_blocks(updates[0], columns, n, layout, scratch.d_block, scratch.level_sums)
 
 
 @inlined
-def _next_blocks(u: int, hi: int, which: Any, first: bool, shape: Any, update: Any) -> Any:
-    """Weights, and both moments, of the column after which[u], asked for with its first tile.
+def _next_blocks(u: int, hi: int, columns: Any, first: bool, layout: Any, update: Any) -> Any:
+    """Weights, and both moments, of the column after columns[u], asked for with its first tile.
 
     That is for large blocks: `fetch_block` asks for all of a small one at once.
     """
-    begin = which[min(u + 1, hi - 1)] * shape.levels * shape.width
-    levels = shape.levels if first and shape.most == 1 else 0
+    begin = columns[min(u + 1, hi - 1)] * layout.levels * layout.width
+    levels = layout.levels if first and layout.columns_per_tile == 1 else 0
     table, moment = offset(update.table, begin), offset(update.moment, begin)
     square = (
         PrefetchBlock(table, 0)
@@ -214,10 +222,10 @@ def _next_blocks(u: int, hi: int, which: Any, first: bool, shape: Any, update: A
 
 
 @inlined
-def _columns_in_tile(u: int, hi: int, which: Any, starts: Any, most: int) -> int:
-    """How many columns from which[u] on have their targets in one tile; at least one column."""
-    n, begin = 1, starts[which[u]]
-    while n < most and u + n < hi and starts[which[u + n] + 1] - begin <= LANES:
+def _columns_in_tile(u: int, hi: int, columns: Any, starts: Any, most: int) -> int:
+    """How many columns from columns[u] on have their targets in one tile; at least one column."""
+    n, begin = 1, starts[columns[u]]
+    while n < most and u + n < hi and starts[columns[u + n] + 1] - begin <= LANES:
         n += 1
     return n
 
@@ -225,11 +233,11 @@ def _columns_in_tile(u: int, hi: int, which: Any, starts: Any, most: int) -> int
 @inlined
 def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, scratch: Any) -> None:
     """Levels and weights of targets p..p+count; the other lanes count nothing."""
-    zero = broadcast(scratch.truth, 0.0)
-    store(scratch.truth, 0, zero)
+    zero = broadcast(scratch.levels, 0.0)
+    store(scratch.levels, 0, zero)
     store(scratch.weights, 0, zero)
     for t in range(count):
-        scratch.truth[t] = cells.levels[p + t]
+        scratch.levels[t] = cells.levels[p + t]
         scratch.weights[t] = weight_of[p + t] * factor
 
 
@@ -237,10 +245,10 @@ def _fill_tile(p: int, count: int, cells: Any, weight_of: Any, factor: float, sc
 def _cost_of_tile(output: Any, ordinal: float, scratch: Any) -> float:
     """The cost of a tile, its scores and slopes those of the table's own levels."""
     if output.shared:
-        cumulate_scores(scratch.scores, output.shape.levels)
-    cost: float = tile_cost(output.shape.levels, ordinal, scratch)
+        cumulate_scores(scratch.scores, output.layout.levels)
+    cost: float = tile_cost(output.layout.levels, ordinal, scratch)
     if output.shared:
-        cumulate_score_gradient(scratch.slopes, output.shape.levels)
+        cumulate_score_gradient(scratch.gradient, output.layout.levels)
     return cost
 
 
@@ -248,13 +256,13 @@ def _cost_of_tile(output: Any, ordinal: float, scratch: Any) -> float:
 def update_output_table(
     lo: int,
     hi: int,
-    gate: Any,
-    which: Any,
+    point: Any,
+    columns: Any,
     cells: Any,
     weights: Any,
     states: Any,
     updates: Any,
-    shape: Any,
+    layout: Any,
     shared: bool,
     ordinal: float,
     factor: float,
@@ -266,41 +274,47 @@ def update_output_table(
     Most columns have a few targets in a batch, so that several share a tile, and its exponentials.
     updates = (table's, bias's). Traffic: weights and moments of the columns, read and written once.
     """
-    barrier_wait(gate)
-    cost, cells, scratch = 0.0, cell_pointers(cells), tile_scratch(memory, shape)
+    barrier_wait(point)
+    cost, cells, scratch = 0.0, cell_pointers(cells), tile_scratch(memory, layout)
     updates = parameter_pointers(updates[0]), parameter_pointers(updates[1])
-    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, shape, shared)
+    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, layout, shared)
     d_rows, weight_of, starts = data_pointer(d_states), data_pointer(weights), cells.starts
     clear(d_rows, len(d_states))
-    apart, which, u = shape.most > 1 and _has_gaps(lo, hi, which), data_pointer(which), lo
+    apart, columns, u = (
+        layout.columns_per_tile > 1 and _has_gaps(lo, hi, columns),
+        data_pointer(columns),
+        lo,
+    )
     while u < hi:
-        n = _columns_in_tile(u, hi, which, starts, shape.most)
+        n = _columns_in_tile(u, hi, columns, starts, layout.columns_per_tile)
         for j in range(n):
-            own = column_scratch(scratch, j, 0, shape)
-            _read_column(which[u + j], output, own)
-            _clear_gradients(shape, own)
-        end = starts[which[u + n - 1] + 1]
-        for p in range(starts[which[u]], end, LANES):
+            own = column_scratch(scratch, j, 0, layout)
+            _read_column(columns[u + j], output, own)
+            _clear_gradients(layout, own)
+        end = starts[columns[u + n - 1] + 1]
+        for p in range(starts[columns[u]], end, LANES):
             count = min(LANES, end - p)
-            clear(scratch.scores, shape.levels * LANES)
+            clear(scratch.scores, layout.levels * LANES)
             for j in range(n):
-                c = which[u + j]
+                c = columns[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
-                own = column_scratch(scratch, j, first - p, shape)
-                soon, _ = _next_blocks(u + j, hi, which, p <= starts[c], shape, updates[0])
+                own = column_scratch(scratch, j, first - p, layout)
+                soon, _ = _next_blocks(u + j, hi, columns, p <= starts[c], layout, updates[0])
                 _score_targets(first, last - first, cells, output, own, soon)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
             cost += _cost_of_tile(output, ordinal, scratch)
             for j in range(n):
-                c = which[u + j]
+                c = columns[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
                 if apart and p <= starts[c]:
-                    prefetch_parameter(updates[0], which[min(u + j + shape.most, hi - 1)], shape)
+                    prefetch_parameter(
+                        updates[0], columns[min(u + j + layout.columns_per_tile, hi - 1)], layout
+                    )
                 if first < last:
-                    own = column_scratch(scratch, j, first - p, shape)
-                    _, soon = _next_blocks(u + j, hi, which, p <= starts[c], shape, updates[0])
+                    own = column_scratch(scratch, j, first - p, layout)
+                    _, soon = _next_blocks(u + j, hi, columns, p <= starts[c], layout, updates[0])
                     _add_gradients(last - first, output, d_rows, own, soon)
-        _update_columns(offset(which, u), n, output, updates, scratch)
+        _update_columns(offset(columns, u), n, output, updates, scratch)
         u += n
     return cost
 
@@ -309,49 +323,52 @@ def update_output_table(
 def update_output_table_from_gradient(
     lo: int,
     hi: int,
-    which: Any,
+    columns: Any,
     cells: Any,
     order: Any,
     slopes: Any,
     states: Any,
     updates: Any,
-    shape: Any,
+    layout: Any,
     shared: bool,
     d_states: Any,
     memory: Any,
 ) -> None:
     """As `target_step`, from given gradients of the scores, slopes[order[p]·K + k]: for models that
     add their scores."""
-    K, cells, scratch = shape.levels, cell_pointers(cells), tile_scratch(memory, shape)
+    K, cells, scratch = layout.levels, cell_pointers(cells), tile_scratch(memory, layout)
     updates = parameter_pointers(updates[0]), parameter_pointers(updates[1])
-    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, shape, shared)
+    output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, layout, shared)
     d_rows, place_of, slope_of = data_pointer(d_states), data_pointer(order), data_pointer(slopes)
     clear(d_rows, len(d_states))
-    apart, which = shape.most > 1 and _has_gaps(lo, hi, which), data_pointer(which)
+    apart, columns = (
+        layout.columns_per_tile > 1 and _has_gaps(lo, hi, columns),
+        data_pointer(columns),
+    )
     for u in range(lo, hi):
-        c = which[u]
+        c = columns[u]
         if apart:
-            prefetch_parameter(updates[0], which[min(u + PREFETCH_DISTANCE, hi - 1)], shape)
-        read_block(output.table, c, shape, np.bool_(False), scratch.block)
-        _clear_gradients(shape, scratch)
+            prefetch_parameter(updates[0], columns[min(u + PREFETCH_DISTANCE, hi - 1)], layout)
+        read_block(output.table, c, layout, np.bool_(False), scratch.block)
+        _clear_gradients(layout, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)
-            _set_row_starts(p, count, cells, shape.pitch, scratch)
+            _set_row_starts(p, count, cells, layout.row_stride, scratch)
             for t in range(count):
                 for k in range(K):
-                    scratch.slopes[LANES * k + t] = slope_of[place_of[p + t] * K + k]
+                    scratch.gradient[LANES * k + t] = slope_of[place_of[p + t] * K + k]
             if shared:
-                cumulate_score_gradient(scratch.slopes, K)
-            _, soon = _next_blocks(u, hi, which, p == cells.starts[c], shape, updates[0])
+                cumulate_score_gradient(scratch.gradient, K)
+            _, soon = _next_blocks(u, hi, columns, p == cells.starts[c], layout, updates[0])
             _add_gradients(count, output, d_rows, scratch, soon)
-        _update_columns(offset(which, u), np.int64(1), output, updates, scratch)
+        _update_columns(offset(columns, u), np.int64(1), output, updates, scratch)
 
 
 @kernel
 def add_scores(
     lo: int,
     hi: int,
-    which: Any,
+    columns: Any,
     cells: Any,
     order: Any,
     output: Any,
@@ -362,14 +379,14 @@ def add_scores(
 
     Traffic: the columns' blocks read once; T·K numbers read and written.
     """
-    states, table, bias, shape, shared = output
+    states, table, bias, layout, shared = output
     output = OutputLayer(
-        data_pointer(states), data_pointer(table), data_pointer(bias), shape, shared
+        data_pointer(states), data_pointer(table), data_pointer(bias), layout, shared
     )
-    cells, scratch = cell_pointers(cells), tile_scratch(memory, shape)
-    K, place_of, sums = shape.levels, data_pointer(order), data_pointer(out)
+    cells, scratch = cell_pointers(cells), tile_scratch(memory, layout)
+    K, place_of, sums = layout.levels, data_pointer(order), data_pointer(out)
     for u in range(lo, hi):
-        c = which[u]
+        c = columns[u]
         _read_column(c, output, scratch)
         for p in range(cells.starts[c], cells.starts[c + 1], LANES):
             count = min(LANES, cells.starts[c + 1] - p)

@@ -37,8 +37,8 @@ def tile_cost(levels: int, ordinal: float, scratch: Any) -> float:
     cost = (1 - ordinal)·regular + ordinal·Eq. 17. Lanes without a target carry weight 0 and finite
     scores.
     """
-    scores, slopes, running = scratch.scores, scratch.slopes, scratch.running
-    zero, level, weight = broadcast(scores, 0.0), load(scratch.truth, 0), load(scratch.weights, 0)
+    scores, slopes, running = scratch.scores, scratch.gradient, scratch.level_sums
+    zero, level, weight = broadcast(scores, 0.0), load(scratch.levels, 0), load(scratch.weights, 0)
     for k in range(levels):
         store(slopes, LANES * k, zero)
     cost = zero
@@ -131,27 +131,27 @@ def _score_cost(
     weights: Any,
     ordinal: float,
     slopes: Any,
-    shape: Any,
+    layout: Any,
     memory: Any,
 ) -> float:
     """Σ weight · cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
-    K, cost, scratch = shape.levels, 0.0, tile_scratch(memory, shape)
-    zero = broadcast(scratch.truth, 0.0)
+    K, cost, scratch = layout.levels, 0.0, tile_scratch(memory, layout)
+    zero = broadcast(scratch.levels, 0.0)
     for p in range(lo, hi, LANES):
         count = min(LANES, hi - p)
-        store(scratch.truth, 0, zero)
+        store(scratch.levels, 0, zero)
         store(scratch.weights, 0, zero)
         for k in range(K):
             store(scratch.scores, LANES * k, zero)
         for t in range(count):
-            scratch.truth[t] = levels[p + t]
+            scratch.levels[t] = levels[p + t]
             scratch.weights[t] = weights[p + t]
             for k in range(K):
                 scratch.scores[LANES * k + t] = scores[(p + t) * K + k]
         cost += tile_cost(K, ordinal, scratch)
         for t in range(count):
             for k in range(K):
-                slopes[(p + t) * K + k] = scratch.slopes[LANES * k + t]
+                slopes[(p + t) * K + k] = scratch.gradient[LANES * k + t]
     return cost
 
 
@@ -168,12 +168,12 @@ def cost_of_scores(
     """Σ weight · cost (Eq. 18 and 21) from scores (T, K), true levels (T,) and weights (T,)."""
     T, K = scores.shape
     slopes = np.empty_like(scores)
-    shape = block_layout(K, 1)
+    layout = block_layout(K, 1)
     parts = scores.reshape(-1), levels, weights.astype(scores.dtype)
-    fixed = (*parts, ordinal_weight, slopes.reshape(-1), shape)
+    fixed = (*parts, ordinal_weight, slopes.reshape(-1), layout)
     tiles = -(-T // LANES)
     cuts = pairwise([min(T, tiles * t // threads * LANES) for t in range(threads + 1)])
     costs = run_parallel(
-        _score_cost, [(*cut, *fixed, scratch_buffer(scores.dtype, shape)) for cut in cuts]
+        _score_cost, [(*cut, *fixed, scratch_buffer(scores.dtype, layout)) for cut in cuts]
     )
     return Cost(float(sum(costs)), slopes)

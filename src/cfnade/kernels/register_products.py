@@ -247,12 +247,17 @@ def _prefetch_part(soon: Any, k: int, levels: int, i: int, vectors: int, width: 
 
 
 @internal
-def tile_scores(states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
+def tile_scores(states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
     """scores[16·k + t] = block[k] · state of target t + bias[k], for the first `count` targets."""
-    block, begins, whole, out = scratch.block, scratch.begins, shape.whole, scratch.scores
-    for k in range(shape.levels):
+    block, begins, whole, out = (
+        scratch.block,
+        scratch.row_starts,
+        layout.padded_width,
+        scratch.scores,
+    )
+    for k in range(layout.levels):
         bias = scratch.bias[k]
-        _prefetch_part(soon, k, 1, 0, whole // LANES, shape.width)
+        _prefetch_part(soon, k, 1, 0, whole // LANES, layout.width)
         if HAS_AVX512 and count == LANES:
             _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES, bias)
             continue
@@ -266,15 +271,20 @@ def tile_scores(states: Any, count: int, shape: Any, scratch: Any, soon: Any) ->
 
 
 @internal
-def add_block_gradient(states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
+def add_block_gradient(states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
     """d_block[k] += Σ_t slopes[16·k + t] · state of target t."""
-    block, begins, whole, slopes = scratch.d_block, scratch.begins, shape.whole, scratch.slopes
+    block, begins, whole, slopes = (
+        scratch.d_block,
+        scratch.row_starts,
+        layout.padded_width,
+        scratch.gradient,
+    )
     k = 0
-    while k < shape.levels:
-        several = k + LEVEL_GROUP <= shape.levels
+    while k < layout.levels:
+        several = k + LEVEL_GROUP <= layout.levels
         e, g, i = k * whole, k * LANES, 0
         while i < whole:
-            _prefetch_part(soon, k, LEVEL_GROUP if several else 1, i, STRIP, shape.width)
+            _prefetch_part(soon, k, LEVEL_GROUP if several else 1, i, STRIP, layout.width)
             if STRIP > 1 and i + STRIP * LANES <= whole:
                 if several:
                     _outer_group(block, e, whole, slopes, g, states, begins, count, i)
@@ -291,23 +301,28 @@ def add_block_gradient(states: Any, count: int, shape: Any, scratch: Any, soon: 
 
 
 @internal
-def add_state_gradient(d_states: Any, count: int, shape: Any, scratch: Any, soon: Any) -> None:
+def add_state_gradient(d_states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
     """d_state of target t += Σ_k slopes[16·k + t] · block[k]."""
-    block, begins, whole, slopes = scratch.block, scratch.begins, shape.whole, scratch.slopes
+    block, begins, whole, slopes = (
+        scratch.block,
+        scratch.row_starts,
+        layout.padded_width,
+        scratch.gradient,
+    )
     i = 0
     while i < whole:
         wide, t = STRIP > 1 and i + STRIP * LANES <= whole, 0
-        _prefetch_part(soon, 0, shape.levels, i, STRIP, shape.width)
+        _prefetch_part(soon, 0, layout.levels, i, STRIP, layout.width)
         while t < count:
             four = t + 4 <= count
             if wide and four:
-                _backward4(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                _backward4(d_states, begins, t, slopes, block, whole, layout.levels, i)
             elif wide:
-                _backward1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                _backward1(d_states, begins, t, slopes, block, whole, layout.levels, i)
             elif four:
-                _backward4_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                _backward4_1(d_states, begins, t, slopes, block, whole, layout.levels, i)
             else:
-                _backward1_1(d_states, begins, t, slopes, block, whole, shape.levels, i)
+                _backward1_1(d_states, begins, t, slopes, block, whole, layout.levels, i)
             t += 4 if four else 1
         i += STRIP * LANES if wide else LANES
 

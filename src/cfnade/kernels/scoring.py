@@ -53,9 +53,9 @@ def context_sum(
         raise ModelError(
             f"the ratings are grouped for {context.n_columns} columns; the table has {M}"
         )
-    memory = RowBuffers(table, thread_count(threads), unpadded)
+    memory = RowBuffers(table, thread_count(threads))
     memory.reserve(context.n_rows)
-    fixed = (context.present, context.arrays, memory.flat, memory.shape, shared)
+    fixed = (context.present, context.arrays, memory.flat, memory.layout, shared)
     cuts = _column_ranges(context, memory.threads)
     run_parallel(
         sum_context, [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
@@ -79,11 +79,11 @@ def cell_scores(
     require_array("state", state, (None, D), table.dtype)
     levels = np.zeros(len(columns), np.uint8)
     cells = group_by_column(rows, columns, levels, n_rows=len(state), n_columns=M, n_levels=K)
-    memory = RowBuffers(table, thread_count(threads), unpadded)
-    states = aligned_zeros(memory.flat.dtype, len(state) * memory.shape.pitch)
-    unpadded(states, memory.shape)[:] = state
+    memory = RowBuffers(table, thread_count(threads))
+    states = aligned_zeros(memory.flat.dtype, len(state) * memory.layout.row_stride)
+    unpadded(states, memory.layout)[:] = state
     out = np.zeros((len(rows), K), table.dtype)
-    output = OutputLayer(states, memory.flat, bias.reshape(-1), memory.shape, shared)
+    output = OutputLayer(states, memory.flat, bias.reshape(-1), memory.layout, shared)
     fixed = (cells.present, cells.arrays, cells.order, output, out.reshape(-1))
     cuts = _column_ranges(cells, memory.threads)
     run_parallel(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])

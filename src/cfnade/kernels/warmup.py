@@ -151,16 +151,17 @@ def _is_cached(kernel: Any) -> bool:
 
 
 def _engine(*, factored: bool = False) -> Engine:
-    import torch  # not at the top: inference compiles without torch
-
     from cfnade.kernels.adam import AdamRule
-    from cfnade.kernels.engine import Engine
-    from cfnade.kernels.network import Network
+    from cfnade.kernels.engine import Engine  # imports torch, which inference does without
+    from cfnade.models.config import CFNADEConfig
 
-    table = torch.zeros(2, 2, 1)
-    factors = (torch.zeros(1, 1), torch.zeros(1, 1)) if factored else ()
-    network = Network(table, table.clone(), torch.zeros(2, 2), torch.zeros(1), *factors)
-    return Engine(network, dict.fromkeys(network.named(), AdamRule()), threads=1)
+    shapes: dict[str, tuple[int, ...]] = {
+        **{"input_table": (2, 2, 1), "output_table": (2, 2, 1), "bias": (2, 2), "c": (1,)},
+        **({"B": (1, 1), "Q": (1, 1)} if factored else {}),
+    }
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    config = CFNADEConfig(columns=2, levels=2, hidden=(1,), factors=1 if factored else None)
+    return Engine(config, arrays, dict.fromkeys(arrays, AdamRule()), threads=1)
 
 
 def _sample() -> GroupedBatch:

@@ -169,8 +169,19 @@ def test_a_model_is_fitted_to_them() -> None:
     assert 1 <= model.predict([3], [4])[0] <= 5
 
 
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_a_tuple_of_lists_holds_columns(length: int) -> None:
+    """Three lists of three cells might be rows: rows are a list of tuples."""
+    users, items = list(range(length)), [f"i{k}" for k in range(length)]
+    ratings = [float(1 + k % 5) for k in range(length)]
+    by_columns = load((users, items, ratings), scale="1-5")
+    assert by_columns == load(list(zip(users, items, ratings, strict=True)), scale="1-5")
+    with pytest.raises(DataError, match="not equally long"):
+        load((users, items, [*ratings, 1.0]))
+
+
 def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(DataError, match=r"are not equally long: \[3, 2, 3\]"):
+    with pytest.raises(DataError, match=r"are not equally long: {'0': 3, '1': 2, '2': 3}"):
         load((np.arange(3), np.arange(2), np.arange(3)))
 
 

@@ -66,6 +66,12 @@ def test_columns_can_be_given(tmp_path: Path) -> None:
         read(path, LoadOptions())
 
 
+def test_types_in_a_header_may_be_in_capitals_or_missing(tmp_path: Path) -> None:
+    text = "user_id:Token\tItem_ID:TOKEN\trating:Float\ttimestamp\n1\t2\t3\t7\n4\t5\t6\t9\n"
+    columns = read(_write(tmp_path / "own.tsv", text), LoadOptions())
+    assert columns.frame.rows() == [(1, 2, 3.0, 7), (4, 5, 6.0, 9)]
+
+
 @pytest.mark.parametrize(
     ("text", "items", "message"),
     [

@@ -40,7 +40,7 @@ def to_polars(data: Any, options: LoadOptions | None = None) -> pl.DataFrame:
     if isinstance(data, Mapping):
         return _from_mapping(data, options)
     if isinstance(data, tuple) and _are_columns(data):
-        return _from_columns(data)
+        return _from_columns({str(i): column for i, column in enumerate(data)}, "tuple")
     if isinstance(data, list | tuple):
         return _from_rows(data)
     return _from_frame(data)
@@ -180,18 +180,23 @@ def _from_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
 
 
 def _are_columns(data: tuple[Any, ...]) -> bool:
-    """Return whether these are (users, items, ratings): arrays or series of one dimension."""
-    return len(data) in _WIDTHS and all(
-        not isinstance(part, list | tuple | str | Mapping) and len(getattr(part, "shape", ())) == 1
-        for part in data
-    )
+    """Return whether these are (users, items, ratings): lists, arrays or series of cells."""
+    if len(data) not in _WIDTHS:
+        return False
+    for part in data:
+        if isinstance(part, list):
+            if any(isinstance(cell, list | tuple | Mapping) for cell in part):
+                return False
+        elif len(getattr(part, "shape", ())) != 1:
+            return False
+    return True
 
 
-def _from_columns(data: tuple[Any, ...]) -> pl.DataFrame:
-    lengths = [len(part) for part in data]
-    if len(set(lengths)) > 1:
-        raise DataError(f"the columns ({_ROWS}) are not equally long: {lengths}")
-    return _frame({str(i): part for i, part in enumerate(data)})
+def _from_columns(columns: Mapping[Any, Any], noun: str) -> pl.DataFrame:
+    lengths = {str(name): len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns of the {noun} are not equally long: {lengths}")
+    return _frame({str(name): column for name, column in columns.items()})
 
 
 def _from_mapping(data: Mapping[Any, Any], options: LoadOptions | None) -> pl.DataFrame:
@@ -216,10 +221,7 @@ def _from_mapping(data: Mapping[Any, Any], options: LoadOptions | None) -> pl.Da
     has_roles = options is not None and not (options.user is None and options.item is None)
     if not has_roles and not _names_columns(data):
         return _from_rows([(user, item) for user, items in data.items() for item in items])
-    lengths = {str(name): len(column) for name, column in data.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"the columns of the dict are not equally long: {lengths}")
-    return _frame({str(name): column for name, column in data.items()})
+    return _from_columns(data, "dict")
 
 
 def _names_columns(data: Mapping[Any, Any]) -> bool:

@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -241,27 +242,25 @@ def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
     be cut into more.
     """
     rows = {s: [_split(line, s, len(s) == 1) for line in lines] for s in SEPARATORS}
-    if min_columns is not None:
-        return _best_separator(rows, min_columns)[1]
-    for separator in SEPARATORS:
-        names = _column_names(rows[separator][0])[0]
-        if len(names) == 2:
+    merits = [
+        (count, separator != " ", width, separator)
+        for separator in SEPARATORS
+        for width, count in Counter(map(len, rows[separator])).items()
+    ]
+    none = 0, False, 0, None
+    best, best_of_pairs = (
+        max((merit for merit in merits if merit[2] >= width), key=itemgetter(0, 1, 2), default=none)
+        for width in (min_columns or 3, 2)
+    )
+    if min_columns is None:
+        for separator in SEPARATORS:
+            names = _column_names(rows[separator][0])[0]
             places = {find_name(COLUMN_NAMES[role], names) for role in ("user", "item")}
-            if None not in places and len(places) == 2:
+            if len(names) == 2 and None not in places and len(places) == 2:
                 return separator
-    (count, best), (pairs, best_of_pairs) = _best_separator(rows, 3), _best_separator(rows, 2)
-    return best_of_pairs if 2 * count < len(lines) and count < pairs else best
-
-
-def _best_separator(rows: dict[str, list[list[str]]], min_columns: int) -> tuple[int, str | None]:
-    """Return how many lines the best separator cuts into equally many columns, and which it is."""
-    best: tuple[tuple[int, bool, int], str | None] = (0, False, 0), None
-    for separator, lines in rows.items():
-        for width, count in Counter(map(len, lines)).items():
-            merit = count, separator != " ", width
-            if width >= min_columns and merit > best[0]:
-                best = merit, separator
-    return best[0][0], best[1]
+        if 2 * best[0] < len(lines) and best[0] < best_of_pairs[0]:
+            best = best_of_pairs
+    return best[3]
 
 
 def _split(line: str, separator: str, quoted: bool) -> list[str]:
