@@ -12,6 +12,7 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.components.base import (
     Array,
+    Arrays,
     ArraySpec,
     Axis,
     FitData,
@@ -28,16 +29,8 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-<<<<<<< HEAD
 from cfnade.kernels import scoring
 from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column, take_rows
-=======
-from cfnade.kernels.adam import AdamRule
-from cfnade.kernels.column_groups import Cells, RowRatings
-from cfnade.kernels.column_groups import group_by_column as grouped
-from cfnade.kernels.engine import Engine
-from cfnade.kernels.sampling import GroupedBatch
->>>>>>> main
 from cfnade.kernels.scoring import context_sum
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
@@ -48,9 +41,7 @@ if TYPE_CHECKING:
 
     from cfnade.components.batches import Batch
     from cfnade.kernels.adam import AdamRule
-    from cfnade.kernels.network import Network
     from cfnade.kernels.sampling import GroupedBatch
-    from cfnade.models.cfnade import CFNADENetwork
 
 _ENGINE_NAMES = {
     **{"W": "input_table", "A": "input_table", "V": "output_table", "P": "output_table"},
@@ -202,7 +193,6 @@ class NadeComponent(RatingComponent):
         return NadeTrainer(self, self.rules(ratings, settings, share=share), settings, threads)
 
     def module(self) -> nn.Module:
-        from cfnade.models.cfnade import CFNADENetwork
 
         return CFNADENetwork.from_config(self.config)
 
@@ -443,18 +433,11 @@ class NadeTrainer:
     ) -> None:
         from cfnade.kernels.engine import Engine
 
-        network = component.network
         self._axis, self._mean = component.axis, component.config.mean_context
         self._engine = Engine(
-<<<<<<< HEAD
-            engine_network(network),
+            component.config,
+            engine_arrays(component.arrays),
             {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()},
-            ordinal_weight=component.config.ordinal_weight,
-=======
-            network.config,
-            engine_arrays(network),
-            {_engine_name(name): rule for name, rule in rules.items()},
->>>>>>> main
             rowwise=settings.rowwise,
             touched_only=settings.touched_only,
             threads=threads,
@@ -482,6 +465,8 @@ class NadeTrainer:
         return np.asarray(np.sqrt(self._mean / np.maximum(batch.context_sizes, 1)))
 
     def state(self) -> dict[str, Tensor]:
+        import torch
+
         pairs = self._engine.moments.items()
         return {
             f"{name}.{i}": torch.from_numpy(moment)
@@ -495,30 +480,6 @@ class NadeTrainer:
         self._engine.steps = steps
 
 
-<<<<<<< HEAD
-def engine_network(network: CFNADENetwork) -> Network:
-    """The network's own tensors under the engine's names, to be read and moved in place."""
-    from cfnade.kernels.network import Network
-
-    factored = network.config.factors is not None
-    layers = zip(network.deep_W, network.deep_c, strict=True)
-    return Network(
-        input_table=network.input_table.data,
-        output_table=network.output_table.data,
-        bias=network.b.data,
-        c=network.c.data,
-        B=network.B.data if factored else None,
-        Q=network.Q.data if factored else None,
-        deep=tuple((W.data, c.data) for W, c in layers),
-        activation=network.config.activation,
-        shared=network.config.shared,
-    )
-=======
-def engine_arrays(network: CFNADENetwork) -> dict[str, Array]:
-    """The memory of the network's parameters under the engine's names."""
-    return {_engine_name(name): p.detach().numpy() for name, p in network.named_parameters()}
-
-
-def _engine_name(name: str) -> str:
-    return (_TABLES | {"b": "bias"}).get(name, name)
->>>>>>> main
+def engine_arrays(arrays: Arrays) -> dict[str, Array]:
+    """Return a CF-NADE's arrays under the engine's names."""
+    return {_ENGINE_NAMES.get(name, name): array for name, array in arrays.items()}
