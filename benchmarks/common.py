@@ -49,8 +49,7 @@ class Case:
     factors: int | None = None
     batch: int = 512
     rate: tuple[float, float] | None = None
-    rowwise: bool = False
-    touched_only: bool = False
+    sparse: bool = False
 
     def network(self) -> CFNADENetwork:
         """With shared weights and the ordinal cost, drawn from a fixed seed."""
@@ -83,8 +82,8 @@ class Case:
             network.config,
             arrays,
             rules,
-            rowwise=self.rowwise,
-            touched_only=self.touched_only,
+            rowwise=self.sparse,
+            touched_only=self.sparse,
             threads=threads,
         )
 

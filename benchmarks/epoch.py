@@ -48,7 +48,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
         rows, source = train_rows(arguments.ml_1m, "ml-1m", "item")
         yield Case("ML-1M item-based, H=500, 1 layer", rows, source)
         yield Case("ML-1M item-based, H=500, 2 layers", rows, source, hidden=(500, 500))
-    factored: dict[str, Any] = {"factors": 50, "rowwise": True, "touched_only": True}
+    factored: dict[str, Any] = {"factors": 50, "sparse": True}
     if "ML-10M" in wanted:
         rows, source = train_rows(None, "ml-10m", "user")
         yield Case("ML-10M user-based, J=50, K=10", rows, source, **factored)

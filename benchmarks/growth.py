@@ -33,7 +33,7 @@ def cases() -> Iterator[tuple[str, float, Case]]:
     source, base = "synthetic", made_up()
     for ratings in (200_000, 400_000, 800_000, 1_600_000):
         # Only touched columns and factors, so that time is the ratings' alone.
-        case = Case("", made_up(ratings), source, factors=50, touched_only=True)
+        case = Case("", made_up(ratings), source, factors=50, sparse=True)
         yield "ratings", ratings, case
     for hidden in (100, 200, 400, 800):
         yield "H", hidden, Case("", base, source, hidden=(hidden,))
@@ -48,7 +48,7 @@ def cases() -> Iterator[tuple[str, float, Case]]:
 def thread_ratios(threads: int) -> dict[str, Any]:
     """One thread against several: a case bound by computing, one by memory, and the machine."""
     rows = made_up(1_600_000)
-    bound_by_compute = Case("", rows, "synthetic", factors=100, touched_only=True, batch=2000)
+    bound_by_compute = Case("", rows, "synthetic", factors=100, sparse=True, batch=2000)
     bound_by_memory = Case("", made_up(100_000), "synthetic", hidden=(500,), batch=256)
     found: dict[str, Any] = {}
     for name, case in (("compute", bound_by_compute), ("memory", bound_by_memory)):

@@ -16,7 +16,7 @@ from benchmarks.common import Case, Speed, drawn_batches
 
 FLOAT = 4
 ADAM_OPERATIONS = 12  # per weight: L2, two moments, root, quotient, step
-STREAMS = {False: 6, True: 4}  # weights and moments read and written; rowwise: no second moment
+STREAMS = {False: 6, True: 4}  # weights and moments read and written; sparse: no second moment
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def count_work(case: Case, threads: int) -> Work:
         known, wanted = len(batch.context.rows), len(batch.targets.rows)
         touched = len(batch.context.present), len(batch.targets.present)
         everything = case.rows.n_columns
-        visits = (touched[1], touched[0]) if case.touched_only else (everything, everything)
+        visits = (touched[1], touched[0]) if case.sparse else (everything, everything)
         counts += (known + wanted, known, wanted, touched[0], *visits)
     return Work(*(int(count) for count in counts))
 
@@ -62,7 +62,7 @@ def kernels(case: Case, work: Work) -> list[Kernel]:
     K, H, J = case.rows.n_levels, case.hidden, case.factors
     wide_in, wide_out = (H[0], H[-1]) if J is None else (J, J)
     block_in, block_out = K * wide_in, K * wide_out
-    move = STREAMS[case.rowwise] * FLOAT
+    move = STREAMS[case.sparse] * FLOAT
     layers = list(pairwise(H))
     layers += [] if J is None else [(J, H[0]), (H[-1], J)]
     dense = sum(2 * a * b for a, b in layers) + 4 * sum(H)

@@ -29,12 +29,12 @@ SHAPES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "ml-1m item, H = 500": (
         "item",
         {"hidden": (500,), "context_scale": "sqrt", "target_weight": "unit"},
-        {"batch_rows": 512, "rowwise": True, "context_rate": (0.5, 1.0)},
+        {"batch_rows": 512, "optimizer": "sparse_adam", "context_rate": (0.5, 1.0)},
     ),
     "ml-10m shape, J = 50": (
         "user",
         {"hidden": (500,), "factors": 50, "context_scale": "sqrt", "target_weight": "unit"},
-        {"batch_rows": 512, "rowwise": True, "context_rate": (0.5, 1.0)},
+        {"batch_rows": 512, "optimizer": "sparse_adam", "context_rate": (0.5, 1.0)},
     ),
 }
 

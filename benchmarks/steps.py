@@ -28,7 +28,7 @@ from cfnade.data.synthetic import PRESETS, synthetic
 from cfnade.kernels.jit import HAS_AVX512
 
 STEPS, REPEATS = 3, 5
-FACTORED: dict[str, Any] = {"factors": 50, "rowwise": True, "touched_only": True}
+FACTORED: dict[str, Any] = {"factors": 50, "sparse": True}
 
 
 def case_of(name: str) -> Case:

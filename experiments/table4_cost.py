@@ -54,7 +54,8 @@ def parts_of(name: str) -> tuple[Split, str]:
 def measure(parts: Split, side: str, factors: int | None, layers: int, threads: int) -> Any:
     """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
     fields = {"hidden": (500,) * layers, "factors": factors}
-    settings = TrainingConfig(batch_rows=512, context_rate="paper", rowwise=factors is not None)
+    optimizer = "adam" if factors is None else "sparse_adam"
+    settings = TrainingConfig(batch_rows=512, context_rate="paper", optimizer=optimizer)
     member = new_member((side,), parts.train, fields, settings)
     stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=threads)
     order, steps = np.random.default_rng(0).permutation(stepper.sampler.n_rows), [0]

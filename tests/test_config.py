@@ -30,7 +30,7 @@ from cfnade.exceptions import TrainingError
         ({"epochs": 2.5}, r"epochs \(=2.5\) must be a whole number"),
         ({"batch_rows": True}, r"batch_rows \(=True\) must be a whole number"),
         ({"average": "x"}, r"average \(='x'\) must be a number"),
-        ({"rowwise": "yes"}, r"rowwise \(='yes'\) must be true or false"),
+        ({"refit": "yes"}, r"refit \(='yes'\) must be true or false"),
         ({"seed": 2**63}, r"seed .* must be a whole number in 0..2\*\*63-1"),
         (
             {"refit": True, "schedule": "plateau", "patience": 2},

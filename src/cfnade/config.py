@@ -51,11 +51,10 @@ class TrainingConfig:
     output_decay: Annotated[float, Ge(0)] = 1.0
     """Multiplies the weight decay of the output table (V, or P if factored)."""
 
-    rowwise: bool = False
-    """Use one second moment per column and level instead of one per weight: faster, less memory."""
-
-    touched_only: bool = False
-    """Update only the columns that a batch contains; for millions of sparse columns."""
+    optimizer: Literal["adam", "sparse_adam"] = "adam"
+    """"sparse_adam" updates only the columns that a batch contains, and has one second moment per
+    column and level instead of one per weight: faster, less memory, for millions of sparse columns.
+    """
 
     context_rate: tuple[float, float] | Literal["paper"] = (0.1, 1.0)
     """Range of the probability that a rating of a row is context; one value is sampled per row.
@@ -95,6 +94,11 @@ class TrainingConfig:
             _refuse("patience", None, "must be given for the schedule plateau (60 in the paper)")
         if self.schedule == "plateau" and self.refit:
             _refuse("refit", True, "needs another schedule than plateau, which needs validation")
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a step updates only the columns of its batch."""
+        return self.optimizer == "sparse_adam"
 
     @property
     def context_range(self) -> tuple[float, float] | None:

@@ -261,7 +261,7 @@ def test_a_member_in_single_precision_costs_the_same_and_the_cost_falls(which: s
 @each_list
 def test_a_restored_stepper_goes_on_as_if_nothing_had_happened(which: str, kind: str) -> None:
     fields, ends = VARIANTS["deep-factored-unshared"], []
-    settings = replace(SETTINGS, rowwise=kind == "kernels", touched_only=kind == "kernels")
+    settings = replace(SETTINGS, optimizer="sparse_adam" if kind == "kernels" else "adam")
     for interrupted in (False, True):
         member = new_member(LISTS[which], RATINGS, fields, settings)
         stepper = steppers(member, fields, settings)[kind]
@@ -317,7 +317,7 @@ def test_a_score_does_not_feel_its_own_rating(which: str) -> None:
 
 
 def test_rates_and_decay_are_as_documented() -> None:
-    settings = replace(SETTINGS, touched_only=True)
+    settings = replace(SETTINGS, optimizer="sparse_adam")
     rated = {axis: int((RATINGS.rows(axis).counts() > 0).sum()) for axis in AXES}
     shares = {"user": 5 / N_ITEMS, "item": 6 / N_USERS}
     for fields in ({"hidden": (5, 4)}, {"hidden": (5,), "factors": 3}):

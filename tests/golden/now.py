@@ -121,7 +121,11 @@ _WORDS = {
 
 def recipe(content: dict[str, Any]) -> dict[str, Any]:
     """The content of a recipe."""
-    return content
+    training = dict(content.get("training", {}))
+    sparse = [training.pop(name, False) for name in ("rowwise", "touched_only")]
+    if any(sparse):
+        training["optimizer"] = "sparse_adam"
+    return content | {"training": training} if "training" in content else content
 
 
 def arguments(command: list[str]) -> list[str]:

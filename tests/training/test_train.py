@@ -38,8 +38,7 @@ BLOCKS = TrainingConfig(
     learning_rate=5e-3,
     schedule="constant",
     weight_decay=0.02,
-    rowwise=True,
-    touched_only=True,
+    optimizer="sparse_adam",
     context_rate=(0.8, 1.0),
     average=0.9,
     average_every=2,
@@ -353,7 +352,7 @@ def test_nothing_to_train_on_is_said(parts: Split) -> None:
         ({"n_seeds": 0}, r"n_seeds \(=0\) must be a whole number"),
         ({"n_seeds": True}, r"n_seeds \(=True\) must be a whole number"),
         ({"device": "nowhere"}, "device 'nowhere' cannot be used: .*; try cpu"),
-        ({"device": "meta"}, "rowwise and touched_only need the device cpu, not 'meta'"),
+        ({"device": "meta"}, "optimizer.*device cpu, not 'meta'"),
         ({"training": replace(BLOCKS, context_rate="paper")}, 'context_rate "paper" splits rows'),
     ],
 )

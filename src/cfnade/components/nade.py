@@ -181,7 +181,7 @@ class NadeComponent(RatingComponent):
         per_target = rated / max(1, count) if share else 1.0
         rules = {}
         for name in self.trained:
-            often = share if share and name in ("V", "P") and settings.touched_only else 1.0
+            often = share if share and name in ("V", "P") and settings.is_sparse else 1.0
             decay = _decay(name, settings) * per_target / often
             rate = _rate(name, settings) if name != "b" or self._has_biases else 0.0
             rules[name] = AdamRule(rate=rate, decay=decay)
@@ -438,8 +438,8 @@ class NadeTrainer:
             component.config,
             engine_arrays(component.arrays),
             {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()},
-            rowwise=settings.rowwise,
-            touched_only=settings.touched_only,
+            rowwise=settings.is_sparse,
+            touched_only=settings.is_sparse,
             threads=threads,
             group=component.group,
         )

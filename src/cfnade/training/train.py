@@ -112,9 +112,12 @@ def check_run(split: Split, plan: TrainingPlan, options: RunOptions) -> RunOptio
         raise TrainingError(
             f"device {options.device!r} cannot be used: {str(error).splitlines()[0]}; try cpu"
         ) from error
-    sparse = any(one.training.rowwise or one.training.touched_only for one in plan.members)
-    if options.device != "cpu" and sparse:
-        raise TrainingError(f"rowwise and touched_only need the device cpu, not {options.device!r}")
+    if options.device != "cpu" and any(member.training.is_sparse for member in plan.members):
+        raise TrainingError(
+            f"optimizer (='sparse_adam') needs the device cpu, not {options.device!r}",
+            field="optimizer",
+            value="sparse_adam",
+        )
     return replace(options, n_threads=thread_count(options.n_threads))
 
 
