@@ -76,7 +76,9 @@ class Case:
 
     def engine(self, threads: int) -> Engine:
         network = self.network()
-        arrays = engine_arrays(network)
+        arrays = engine_arrays(
+            {name: t.detach().numpy() for name, t in network.state_dict().items()}
+        )
         rules = {n: AdamRule(1e-3, 0.0 if n in ("bias", "c") else 1e-3) for n in arrays}
         return Engine(
             network.config,

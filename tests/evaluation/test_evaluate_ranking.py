@@ -207,7 +207,8 @@ def test_test_ratings_in_the_context_are_an_error() -> None:
 def test_repeats_are_ranked_and_scored_on_request() -> None:
     """The test holds what users took up already, beside new items."""
     fitted = implicit_cases.picked_model(weighed=True)
-    model = replace(fitted.interaction_model, repeats=Repeats(0.4, 3.0))  # type: ignore[type-var]
+    assert fitted.interaction_model is not None
+    model = replace(fitted.interaction_model, repeats=Repeats(0.4, 3.0))
     fitted = replace(fitted, interaction_model=model)
     rng, N, M = np.random.default_rng(3), implicit_cases.USERS, implicit_cases.ITEMS
     relevant = rng.random((N, M)) < 0.15

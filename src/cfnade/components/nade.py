@@ -193,6 +193,7 @@ class NadeComponent(RatingComponent):
         return NadeTrainer(self, self.rules(ratings, settings, share=share), settings, threads)
 
     def module(self) -> nn.Module:
+        from cfnade.models.cfnade import CFNADENetwork
 
         return CFNADENetwork.from_config(self.config)
 

@@ -76,7 +76,7 @@ class DuckDb(SqlEngine):
                 f"sharding needs DuckDB ({error}); install it with: pip install 'cfnade[shard]'"
             ) from error
         self.work, self._error = work, duckdb.Error
-        settings = {
+        settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory_limit,
             "temp_directory": str(work / "spill"),
             "preserve_insertion_order": "false",  # or writing partitions holds all rows

@@ -66,4 +66,5 @@ def _events(rows: InteractionRows) -> tuple[FloatArray, FloatArray]:
     """Return how many events each row has, and how many of items with more than one. Both (B,)."""
     weights = rows.weights.astype(np.float64)
     events = np.bincount(rows.rows, weights, minlength=len(rows))
-    return events, np.bincount(rows.rows, weights * (weights > 1), minlength=len(rows))
+    repeated = np.bincount(rows.rows, weights * (weights > 1), minlength=len(rows))
+    return events.astype(np.float64), repeated.astype(np.float64)
