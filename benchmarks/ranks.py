@@ -95,7 +95,7 @@ def steps(stepper: Any, rows: int, first: int, count: int) -> list[tuple[float, 
     for step in range(first, first + count):
         chosen = np.random.default_rng(step).permutation(rows)[:512]
         began, used = time.perf_counter(), time.process_time()
-        stepper.step(chosen, step=step, rate=1.0)
+        stepper.step(stepper.sampler.sample(chosen, step), rate=1.0)
         found.append((time.perf_counter() - began, time.process_time() - used))
     return found
 

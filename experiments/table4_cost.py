@@ -54,15 +54,19 @@ def parts_of(name: str) -> tuple[Split, str]:
 def measure(parts: Split, side: str, factors: int | None, layers: int, threads: int) -> Any:
     """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
     fields = {"hidden": (500,) * layers, "factors": factors}
-    optimizer = "adam" if factors is None else "sparse_adam"
-    settings = TrainingConfig(batch_rows=512, context_rate="paper", optimizer=optimizer)
+    settings = TrainingConfig(
+        batch_rows=512,
+        context_rate="paper",
+        optimizer="adam" if factors is None else "sparse_adam",
+    )
     member = new_member((side,), parts.train, fields, settings)
     stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=threads)
     order, steps = np.random.default_rng(0).permutation(stepper.sampler.n_rows), [0]
 
     def epoch() -> None:
         for first in range(0, len(order), 512):
-            stepper.step(order[first : first + 512], step=steps[0], rate=1.0)
+            batch = stepper.sampler.sample(order[first : first + 512], steps[0])
+            stepper.step(batch, rate=1.0)
             steps[0] += 1
 
     counts = trained_on(member.axes, parts.train)

@@ -201,7 +201,7 @@ def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
 
 def drawn(member: Member, settings: TrainingConfig, step: int = 0) -> Any:
     stepper = make_stepper(member, RATINGS, {}, settings, device="cpu", threads=1)
-    return stepper.sampler.draw(np.arange(1, 7), step)
+    return stepper.sampler.sample(np.arange(1, 7), step)
 
 
 def steppers(
@@ -231,7 +231,9 @@ def test_kernels_and_plain_torch_move_a_member_alike(which: str, variant: str) -
         member = some_member(LISTS[which], fields, SETTINGS, size=0.3)
         stepper = steppers(member, fields, SETTINGS, threads=2)[kind]
         costs = [
-            stepper.step(rows_of(stepper, step), step=step, rate=1.0 - 0.1 * step)
+            stepper.step(
+                stepper.sampler.sample(rows_of(stepper, step), step), rate=1.0 - 0.1 * step
+            )
             for step in range(6)
         ]
         ends.append((costs, weights(member)))
@@ -250,10 +252,12 @@ def test_a_member_in_single_precision_costs_the_same_and_the_cost_falls(which: s
     rows = np.arange(stepper.sampler.n_rows)
     if len(rows) > 6:
         rows = rows[1:7]
-    first = stepper.step(rows, step=0, rate=1.0)
-    assert first == pytest.approx(reference.step(rows, step=0, rate=1.0), rel=1e-5)
+    first = stepper.step(stepper.sampler.sample(rows, 0), rate=1.0)
+    assert first == pytest.approx(
+        reference.step(stepper.sampler.sample(rows, 0), rate=1.0), rel=1e-5
+    )
     for _ in range(40):
-        last = stepper.step(rows, step=0, rate=1.0)
+        last = stepper.step(stepper.sampler.sample(rows, 0), rate=1.0)
     assert last < 0.8 * first
 
 
@@ -270,7 +274,7 @@ def test_a_restored_stepper_goes_on_as_if_nothing_had_happened(which: str, kind:
                 state = {name: tensor.clone() for name, tensor in stepper.state().items()}
                 stepper = steppers(member, fields, settings)[kind]
                 stepper.restore(state, 2)
-            stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+            stepper.step(stepper.sampler.sample(rows_of(stepper, step), step), rate=1.0)
         ends.append(weights(member))
     assert torch.equal(*ends)
 
@@ -283,7 +287,7 @@ def test_the_same_seed_gives_the_same_bits(which: str, threads: int) -> None:
         member = new_member(LISTS[which], RATINGS, fields, settings)
         stepper = steppers(member, fields, settings, threads=threads)["kernels"]
         for step in range(3):
-            stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+            stepper.step(stepper.sampler.sample(rows_of(stepper, step), step), rate=1.0)
         ends.append(weights(member))
     assert torch.equal(ends[0], ends[1])
     assert not torch.isclose(ends[0], ends[2]).all()
@@ -375,7 +379,7 @@ def test_a_column_that_training_never_saw_says_nothing(which: str) -> None:
     member = new_member(LISTS[which], RATINGS, fields, SETTINGS)
     stepper = steppers(member, fields, SETTINGS)["kernels"]
     for step in range(3):
-        stepper.step(rows_of(stepper, step), step=step, rate=1.0)
+        stepper.step(stepper.sampler.sample(rows_of(stepper, step), step), rate=1.0)
     for side in member.components.values():
         if isinstance(side, NadeComponent):
             for table in (side.network.input_table, side.network.output_table):

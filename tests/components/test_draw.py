@@ -67,7 +67,7 @@ def test_every_rating_of_a_row_is_either_known_or_asked(axis: Axis, rate: Any) -
     by_row = table(axis)
     counts = [sum(r == row for r, _ in by_row) for row in rows]
     for step in range(30):
-        batch = source.draw(rows, step).batch(axis)
+        batch = source.sample(rows, step).batch(axis)
         batch.check(columns=N_ITEMS + N_USERS, levels=4)  # refuses a target in its context
         known, asked = cells_of(batch)
         both = {(int(rows[r]), column): level for (r, column), level in (known | asked).items()}
@@ -79,7 +79,7 @@ def test_every_rating_of_a_row_is_either_known_or_asked(axis: Axis, rate: Any) -
 
 
 def test_unit_weights_count_every_target_once() -> None:
-    one = draws("user", settings=PAPER, weight="unit").draw(np.arange(1, 9), 0)
+    one = draws("user", settings=PAPER, weight="unit").sample(np.arange(1, 9), 0)
     assert set(one.batch("user").targets.weights.tolist()) == {1.0}
     assert one.divisor == 8
     np.testing.assert_allclose(one.weights, 1 / 8)
@@ -92,7 +92,7 @@ def test_split_points_and_subsets_are_drawn_evenly() -> None:
     D, source = len(columns), draws("user", settings=PAPER)
     seen: Counter[frozenset[int]] = Counter()
     for step in range(many):
-        context = source.draw(np.array([user]), step).batch("user").context
+        context = source.sample(np.array([user]), step).batch("user").context
         seen[frozenset(context.columns.tolist())] += 1
     subsets = [frozenset(s) for size in range(D) for s in combinations(columns, size)]
     expected = [many / D / comb(D, len(s)) for s in subsets]
@@ -105,7 +105,7 @@ def test_context_is_drawn_at_a_rate_of_the_range(rate: tuple[float, float]) -> N
     source, rows = draws("item", settings=TrainingConfig(context_rate=rate)), np.arange(1, N_ITEMS)
     shares = [
         len(one.batches["item"].context.rows) / len(LEVELS)
-        for one in (source.draw(rows, step) for step in range(200))
+        for one in (source.sample(rows, step) for step in range(200))
     ]
     spread = np.std(shares) / np.sqrt(len(shares))
     assert abs(np.mean(shares) - sum(rate) / 2) < 4 * spread
@@ -127,7 +127,7 @@ def test_drawn_costs_average_to_the_exact_cost(ordinal_weight: float) -> None:
     source, costs = draws("user", settings=PAPER), []
     with torch.no_grad():
         for step in range(250):
-            one = source.draw(np.array([user]), step)
+            one = source.sample(np.array([user]), step)
             levels = torch.from_numpy(one.levels.astype(np.int64))
             each = hybrid_cost(side.torch_scores(side.network, one), levels, ordinal_weight)
             costs.append(float((torch.from_numpy(one.weights) * each).sum()))
@@ -142,7 +142,7 @@ def test_a_block_asks_for_its_ratings_and_knows_others_of_its_rows() -> None:
     source, users = draws("user", "item", settings=BLOCKS), np.array([5, 1, 0, 7])
     sizes = []
     for step in range(30):
-        block = source.draw(users, step)
+        block = source.sample(users, step)
         items = block.rows["item"]
         assert block.rows["user"].tolist() == users.tolist()
         assert len(set(items.tolist())) == 5
@@ -171,7 +171,7 @@ def test_a_block_asks_for_its_ratings_and_knows_others_of_its_rows() -> None:
 
 def test_with_a_rate_of_one_everything_outside_the_block_is_known() -> None:
     source = draws("user", "item", settings=replace(BLOCKS, context_rate=(1.0, 1.0)))
-    block = source.draw(np.array([2, 3]), 0)
+    block = source.sample(np.array([2, 3]), 0)
     for axis in AXES:
         rows, other = block.rows[axis], block.rows["item" if axis == "user" else "user"]
         known, _ = cells_of(block.batch(axis))
@@ -205,23 +205,21 @@ def as_lists(draw: Batch) -> list[Any]:
 def test_the_same_step_draws_the_same_on_any_number_of_threads(axes: tuple[Axis, ...]) -> None:
     one, two = (draws(*axes, settings=BLOCKS, threads=threads) for threads in (1, 2))
     rows = np.array([4, 1, 6, 2])
-    drawn = [as_lists(source.draw(rows, step)) for source in (one, two) for step in (0, 1)]
+    drawn = [as_lists(source.sample(rows, step)) for source in (one, two) for step in (0, 1)]
     assert drawn[0] == drawn[2]
     assert drawn[1] == drawn[3]
     assert drawn[0] != drawn[1]
-    other = draws(*axes, settings=replace(BLOCKS, seed=1)).draw(rows, 0)
+    other = draws(*axes, settings=replace(BLOCKS, seed=1)).sample(rows, 0)
     assert as_lists(other) != drawn[0]
 
 
 @pytest.mark.parametrize("axes", [("user",), ("user", "item")])
-def test_what_was_expected_is_drawn_as_if_nothing_had_been(axes: tuple[Axis, ...]) -> None:
+def test_batches_sampled_together_are_those_sampled_alone(axes: tuple[Axis, ...]) -> None:
     settings = PAPER if len(axes) == 1 else BLOCKS
     one, two = draws(*axes, settings=settings), draws(*axes, settings=settings, threads=2)
     batches = [np.array([3, 0, 5, 2]), np.array([1, 4, 2, 0])]
-    two.expect(batches, 7)
-    asked = [(batches[0], 7), (batches[0], 8), (batches[1], 8)]  # the second one comes otherwise
-    for rows, step in asked:
-        assert as_lists(two.draw(rows, step)) == as_lists(one.draw(rows, step))
+    together = [as_lists(batch) for batch in two.sample_many(batches, 7)]
+    assert together == [as_lists(one.sample(rows, 7 + n)) for n, rows in enumerate(batches)]
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
@@ -233,7 +231,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 def test_contexts_of_a_batch_are_rows_one_after_another() -> None:
     batch = draws("user", settings=TrainingConfig(context_rate=(1.0, 1.0)))
-    context = batch.draw(np.array([3, 1]), 0).batch("user").context
+    context = batch.sample(np.array([3, 1]), 0).batch("user").context
     ends = context.offsets.tolist()
     for user, (first, end) in zip((3, 1), pairwise(ends), strict=True):
         rated = {(i, level) for (u, i), level in LEVELS.items() if u == user}
@@ -244,6 +242,6 @@ def test_contexts_of_a_batch_are_rows_one_after_another() -> None:
 
 def test_ratings_without_any_in_a_row_draw_nothing() -> None:
     empty: Dataset = RATINGS.select(np.arange(0))
-    draw = batch_sampler(("user",), empty, BLOCKS, "paper", 1).draw(np.array([1, 2]), 0)
+    draw = batch_sampler(("user",), empty, BLOCKS, "paper", 1).sample(np.array([1, 2]), 0)
     assert draw.n_targets == 0
     assert draw.batch("user").context.counts().tolist() == [0, 0]

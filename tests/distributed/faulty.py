@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.cli import main
+from cfnade.components.batches import Batch
 from cfnade.distributed import state as rank_state
 from cfnade.training.state import write_state
 from cfnade.training.steps import KernelStepper
@@ -27,12 +28,13 @@ def install() -> None:
     rank, kind, number = os.environ["FAULT"].split(":")
     if os.environ["RANK"] != rank or Path(os.environ["FAILED"]).exists():
         return
-    step, write, count = KernelStepper.step, write_state, [0]
+    step, write, steps, count = KernelStepper.step, write_state, [0], [0]
 
-    def failing_step(self: KernelStepper, rows: Any, **how: Any) -> float:
-        if kind != "save" and how["step"] == int(number):
+    def failing_step(self: KernelStepper, batch: Batch, *, rate: float) -> float:
+        if kind != "save" and steps[0] == int(number):
             fail(kind)
-        return step(self, rows, **how)
+        steps[0] += 1
+        return step(self, batch, rate=rate)
 
     def failing_write(*given: Any) -> None:
         write(*given)

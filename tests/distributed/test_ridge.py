@@ -62,7 +62,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, r
     start = {name: array.copy() for name, array in member.arrays().items()}
     draws = make_stepper(member, train, FIELDS, FEW, device="cpu", threads=1).sampler
     plain, rows = TorchStepper(member, train, draws, 1.0, member_network(member)), np.arange(5, 35)
-    cost = plain.step(rows, step=0, rate=1.0)
+    cost = plain.step(plain.sampler.sample(rows, 0), rate=1.0)
     expected = plain.state()
 
     def own(group: ProcessGroup) -> tuple[Any, float, dict[str, torch.Tensor]]:
@@ -76,7 +76,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, r
             by_column = specs[name].column_axis == 0
             array[...] = start[name][columns.numpy()] if by_column else start[name]
         stepper = make_stepper(part, owned.ratings, fields, FEW, device="cpu", threads=1)
-        return columns, stepper.step(rows, step=0, rate=1.0), stepper.state()
+        return columns, stepper.step(stepper.sampler.sample(rows, 0), rate=1.0), stepper.state()
 
     names = [name for name, _ in member.components["user-ridge"].network.named_parameters()]
     for columns, own_cost, found in on_ranks(ranks, own):

@@ -80,7 +80,7 @@ def stepped(
     stepper = make_stepper(member, ratings, fields, settings, device="cpu", threads=1)
     cost = 0.0
     for step in range(steps):
-        cost = stepper.step(rows_of(stepper, rows), step=step, rate=1.0)
+        cost = stepper.step(stepper.sampler.sample(rows_of(stepper, rows), step), rate=1.0)
     columns = {axis: torch.from_numpy(own.part.columns).long() for axis, own in owned.items()}
     return Stepped(columns, member, stepper.state(), cost)
 
@@ -97,7 +97,7 @@ def whole_gradient(
     member = new_member(component_names(side), parts.train, fields, settings)
     stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=1)
     plain = TorchStepper(member, parts.train, stepper.sampler, 1.0, member_network(member))
-    cost = plain.step(rows_of(stepper, rows), step=0, rate=1.0)
+    cost = plain.step(plain.sampler.sample(rows_of(stepper, rows), 0), rate=1.0)
     moments = plain.state()
     firsts = {
         (axis, key): 10 * moments[f"{axis}/{i}.moment"]
@@ -134,7 +134,7 @@ def test_one_rank_has_the_bits_of_one_process(
     member = new_member(component_names(side), parts.train, fields, FEW)
     stepper = make_stepper(member, parts.train, fields, FEW, device="cpu", threads=1)
     for step in range(3):
-        stepper.step(rows_of(stepper), step=step, rate=1.0)
+        stepper.step(stepper.sampler.sample(rows_of(stepper), step), rate=1.0)
     (found,) = on_ranks(1, lambda group: stepped(group, shards, name, FEW, 3))
     weights = found.member.arrays()
     for key, array in member.arrays().items():

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.experiments.plans import CHOICE, plan_file
 
+from cfnade.components.batches import BatchSampler
 from cfnade.exceptions import CfnadeError
 from cfnade.training.state import StateStore
-from cfnade.training.steps import EpochSampler
 from experiments import one
 from experiments.agenda import Agenda, Task, time_left
 from experiments.plan import Configuration, Entry, Plan
@@ -95,23 +95,23 @@ def test_an_interrupted_run_goes_on_in_the_middle_with_the_same_bits(
     words = [str(plan), "--splits", "paper:1", "--threads", "1", "--results"]
     assert main([*words, str(tmp_path / "whole")]) == 0
     epochs: list[int] = []
-    real = EpochSampler.epoch
+    real = BatchSampler.epoch
 
-    def counted(sampler: EpochSampler, epoch: int, **more: int) -> Any:
+    def counted(sampler: BatchSampler, epoch: int, **more: int) -> Any:
         if len(epochs) == 3:
             raise CfnadeError("the light went out")
         epochs.append(epoch)
         return real(sampler, epoch, **more)
 
     monkeypatch.setattr(one, "StateStore", partial(StateStore, seconds=0.0))
-    monkeypatch.setattr(EpochSampler, "epoch", counted)
+    monkeypatch.setattr(BatchSampler, "epoch", counted)
     assert main([*words, str(tmp_path / "cut")]) == 1
 
-    def noted(sampler: EpochSampler, epoch: int, **more: int) -> Any:
+    def noted(sampler: BatchSampler, epoch: int, **more: int) -> Any:
         epochs.append(epoch)
         return real(sampler, epoch, **more)
 
-    monkeypatch.setattr(EpochSampler, "epoch", noted)
+    monkeypatch.setattr(BatchSampler, "epoch", noted)
     assert main([*words, str(tmp_path / "cut")]) == 0
     assert epochs == [0, 1, 2, *range(2, 6)]  # the third is done again from its last step on
     whole, cut = (

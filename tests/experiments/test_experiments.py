@@ -18,7 +18,7 @@ from cfnade.components.new_member import new_member
 from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
-from cfnade.data.splits import split
+from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
@@ -38,9 +38,9 @@ def test_choices_are_made_without_a_test_rating(
 ) -> None:
     seen: list[int] = []
 
-    def watched(split: Any, **rest: Any) -> Any:
-        seen.append(len(split.test))
-        return train(split, **rest)
+    def watched(parts: Split, *arguments: Any) -> Any:
+        seen.append(len(parts.test))
+        return train(parts, *arguments)
 
     monkeypatch.setattr(one, "train", watched)
     results = tmp_path / "results"

@@ -323,10 +323,10 @@ def test_a_resumed_training_ends_with_the_same_bits(steps: int, tmp_path: Path) 
     first = loop(store=StateStore(tmp_path, seconds=0.0))
     real = first.stepper.step
 
-    def step(rows: Any, *, step: int, rate: float) -> float:
-        if step == steps:
+    def step(batch: Any, *, rate: float) -> float:
+        if first.state.step == steps:
             raise KeyboardInterrupt
-        return real(rows, step=step, rate=rate)
+        return real(batch, rate=rate)
 
     first.stepper.step = step  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):

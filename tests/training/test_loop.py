@@ -19,7 +19,7 @@ from cfnade.exceptions import TrainingError
 from cfnade.training import state
 from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
 from cfnade.training.state import StateStore
-from cfnade.training.steps import EpochSampler, make_stepper
+from cfnade.training.steps import make_stepper
 
 QUICK = TrainingConfig(epochs=6, batch_rows=16, learning_rate=5e-3, weight_decay=1e-3, average=0.9)
 FIELDS: dict[str, Any] = {"hidden": (8,)}
@@ -33,7 +33,7 @@ def make_loop(
 ) -> TrainingLoop:
     member = new_member(("item",), parts.train, FIELDS, config)
     stepper = make_stepper(member, parts.train, FIELDS, config, device="cpu", threads=1)
-    sampler = EpochSampler(stepper.sampler)
+    sampler = stepper.sampler
     loop_options = LoopOptions.of(config, sampler.n_steps)
     validate = None if score is None else lambda model: {"rmse": score(model), "nll": 0.0}
     return TrainingLoop(

@@ -24,7 +24,7 @@ def after_steps(
     member = new_member(names, parts.train, fields, settings)
     stepper = make_stepper(member, parts.train, fields, settings, device="cpu", threads=1)
     for step in range(3):
-        stepper.step(np.arange(10), step=step, rate=1.0)
+        stepper.step(stepper.sampler.sample(np.arange(10), step), rate=1.0)
     return torch.cat([p.detach().flatten() for p in member_network(member).parameters()])
 
 

@@ -115,6 +115,7 @@ def _picked(saved: Any, rows: IntArray | None) -> Array:
     step = max(1, _MOST // max(1, int(np.prod(shape[1:]))))
     pieces = []
     for first in range(0, shape[0], step):
-        lo, hi = np.searchsorted(rows, (first, first + step))
-        pieces.append(saved[first : first + step][rows[lo:hi] - first])
+        end = min(first + step, shape[0])
+        lo, hi = np.searchsorted(rows, (first, end))
+        pieces.append(saved[first:end][rows[lo:hi] - first])
     return np.concatenate(pieces)

@@ -43,7 +43,7 @@ from cfnade.training.callbacks import Callback, CallbackList, Stage
 from cfnade.training.loop import LoopOptions, TrainingLoop
 from cfnade.training.member import copy_known_weights, finish_member
 from cfnade.training.state import LoopState, implicit_folder
-from cfnade.training.steps import EpochSampler, make_stepper
+from cfnade.training.steps import make_stepper
 from cfnade.training.train import IMPLICIT
 
 
@@ -136,7 +136,6 @@ def _member(
     model = PartitionedModel(side, member, owned, how.shards, other)
     identity = _identity(how, model, settings)
     stepper = make_stepper(member, ratings, fields, settings, device="cpu", threads=how.threads)
-    sampler = EpochSampler(stepper.sampler)
 
     def validate(network: nn.Module) -> dict[str, float]:
         assert judge is not None
@@ -144,9 +143,9 @@ def _member(
 
     loop = TrainingLoop(
         member_network(member),
-        sampler,
+        stepper.sampler,
         stepper,
-        LoopOptions.of(settings, sampler.n_steps),
+        LoopOptions.of(settings, stepper.sampler.n_steps),
         validate=None if judge is None else validate,
         store=how.saving,
         identity=identity,

@@ -354,29 +354,38 @@ class FusedAdam:
             )
 
 
+class SampledStep(NamedTuple):
+    """All that a step learns from."""
+
+    batch: SetBatch
+    candidates: Candidates
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.batch.context)
+
+
 class SetNadeStepper:
-    """Makes the steps of a network: the sampled batch, its gradient, Adam."""
+    """Makes the steps of a network: gradient and Adam."""
 
     def __init__(
-        self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
+        self,
+        network: ChoiceNetwork,
+        settings: SetNadeSettings,
+        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        self.rows, self.settings, self._part = rows, settings, part
-        self._group = SINGLE_PROCESS if part is None else part.group
-        self.network = initial_network(rows, settings, part)
-        self._candidates = CandidateSampler(rows, settings, part)
-        W, V, c, b = (self.network.get_parameter(name) for name in "WVcb")
+        self.network, self._settings, self._group = network, settings, group
+        W, V, c, b = (network.get_parameter(name) for name in "WVcb")
         decay = 2 * settings.weight_decay  # of the sum of squares
         self._adam = FusedAdam([([W, V], decay), ([c, b], 0.0)])
 
-    def step(self, rows: IntArray, *, step: int, rate: float) -> float:
-        """Make the step of that number for these users. Return the cost."""
+    def step(self, batch: SampledStep, *, rate: float) -> float:
+        """Make a step with a factor of the learning rate. Return its cost."""
         for tensor in self.network.parameters():
             if tensor.grad is None:
                 tensor.grad = torch.zeros_like(tensor)
-        batch = sample_batch(self.rows, rows, self.settings, step, self._part)
-        candidates = self._candidates.sample(batch.columns, step)
-        cost = write_gradients(self.network, batch, candidates, self._group)
-        self._adam.step(self.settings.learning_rate * rate)
+        cost = write_gradients(self.network, *batch, self._group)
+        self._adam.step(self._settings.learning_rate * rate)
         return cost
 
     def state(self) -> dict[str, Tensor]:
@@ -394,26 +403,32 @@ class SetNadeStepper:
             self._adam.state[number] = {name: state[f"{number}/{name}"] for name in moments}
 
 
-class UserSampler:
-    """The users of an epoch in random order, in batches of equal size."""
+class SetBatchSampler:
+    """Samples the steps of an epoch: users in random order, in batches of equal size."""
 
     def __init__(
         self, rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
     ) -> None:
         counts = rows.counts if part is None else part.rows.sizes
         self._users = np.flatnonzero(counts > 1)  # one interaction leaves no context
-        self._seed, self.n_rows = settings.seed, len(self._users)
-        self.n_steps = max(1, -(-self.n_rows // settings.batch))
+        self._rows, self._settings, self._part = rows, settings, part
+        self._candidates = CandidateSampler(rows, settings, part)
+        self.rows_per_epoch = len(self._users)
+        self.n_steps = max(1, -(-self.rows_per_epoch // settings.batch))
 
-    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[IntArray]:
-        """Yield the users of each step; none if there is nothing to learn but log frequencies."""
-        del step
-        rng = np.random.default_rng((self._seed, _ORDER, epoch, 0))
+    def epoch(self, epoch: int, *, first_row: int = 0) -> Iterator[SampledStep]:
+        """Yield the steps from a row of the epoch's order on.
+
+        There are none if there is nothing to learn but log frequencies.
+        """
+        rng = np.random.default_rng((self._settings.seed, _ORDER, epoch, 0))
+        batches = np.array_split(rng.permutation(self._users), self.n_steps)
         end = 0
-        for batch in np.array_split(rng.permutation(self._users), self.n_steps):
-            end += len(batch)
+        for step, users in enumerate(batches, epoch * self.n_steps):
+            end += len(users)
             if end > first_row:
-                yield np.sort(batch)
+                batch = sample_batch(self._rows, np.sort(users), self._settings, step, self._part)
+                yield SampledStep(batch, self._candidates.sample(batch.columns, step))
 
 
 class HalfLinear(Schedule):
@@ -434,7 +449,9 @@ def training_loop(
 
     Validation gives the NDCG ("ndcg") of averaged weights.
     """
-    stepper, sampler = SetNadeStepper(rows, settings, part), UserSampler(rows, settings, part)
+    group = SINGLE_PROCESS if part is None else part.group
+    stepper = SetNadeStepper(initial_network(rows, settings, part), settings, group)
+    sampler = SetBatchSampler(rows, settings, part)
     schedule = (HalfLinear if settings.falls else Schedule)(
         kind="constant",
         n_steps=settings.epochs * sampler.n_steps,

@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import TrainingError
 from cfnade.training.callbacks import Callback, Stage
@@ -35,29 +34,36 @@ class DivergedError(TrainingError):
     """The cost is no longer a finite number; the loop still holds the best weights before."""
 
 
-class Sampler(Protocol):
-    """Gives the batches of an epoch."""
+class Batch(Protocol):
+    """What a step learns from."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the epoch's order that the batch covers."""
+
+
+BatchT = TypeVar("BatchT", bound=Batch)
+BatchT_contra = TypeVar("BatchT_contra", bound=Batch, contravariant=True)
+BatchT_co = TypeVar("BatchT_co", bound=Batch, covariant=True)
+
+
+class Sampler(Protocol[BatchT_co]):
+    """Samples the batches of an epoch."""
 
     n_steps: int
     """Steps of an epoch."""
-    n_rows: int
+    rows_per_epoch: int
     """Rows of an epoch, counting each as often as it comes."""
 
-    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[IntArray]:
-        """Yield the rows of each step from a row of the epoch's order on; `step` is its number."""
+    def epoch(self, epoch: int, *, first_row: int = 0) -> Iterator[BatchT_co]:
+        """Yield the batches of an epoch, from a row of its order on."""
 
 
-class Stepper(Protocol):
+class Stepper(Protocol[BatchT_contra]):
     """Updates a model's parameters; `state` is all that it keeps besides them."""
 
-    def step(self, rows: IntArray, *, step: int, rate: float) -> float:
-        """Sample a batch of these rows, make a step, and return its cost.
-
-        Args:
-            rows: Rows of the batch.
-            step: Number of the step, on which the sampled batch depends.
-            rate: Factor of the learning rate.
-        """
+    def step(self, batch: BatchT_contra, *, rate: float) -> float:
+        """Make a step with a factor of the learning rate, and return its cost."""
 
     def state(self) -> dict[str, Tensor]:
         """Return what a resumed run needs besides the parameters; shares memory."""
@@ -160,8 +166,8 @@ class TrainingLoop:
     def __init__(
         self,
         model: nn.Module,
-        sampler: Sampler,
-        stepper: Stepper,
+        sampler: Sampler[BatchT],
+        stepper: Stepper[BatchT],
         options: LoopOptions,
         *,
         validate: Validate | None = None,
@@ -205,11 +211,10 @@ class TrainingLoop:
         while self.state.epoch < last and not self.schedule.finished(self.state):
             state = self.state
             self._began = time.monotonic() - state.epoch_seconds
-            batches = self.sampler.epoch(state.epoch, first_row=state.epoch_rows, step=state.step)
-            for rows in batches:
+            for batch in self.sampler.epoch(state.epoch, first_row=state.epoch_rows):
                 rate = self.schedule.factor(state.step, state.rate_cuts)
-                cost = self.stepper.step(rows, step=state.step, rate=rate)
-                self._record_step(cost, len(rows))
+                cost = self.stepper.step(batch, rate=rate)
+                self._record_step(cost, batch.n_rows)
             self._record_epoch(last)
             if self.should_stop():
                 break
@@ -258,7 +263,7 @@ class TrainingLoop:
         state.epoch_cost += cost * n_rows
         state.epoch_rows += n_rows
         state.epoch_seconds = time.monotonic() - self._began
-        done = state.epoch_rows / self.sampler.n_rows
+        done = state.epoch_rows / self.sampler.rows_per_epoch
         mean_cost = state.epoch_cost / state.epoch_rows
         self._callback.on_step_end(self._stage, state.epoch + done, mean_cost)
         seconds = time.monotonic() - self._saved_at

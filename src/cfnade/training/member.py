@@ -25,7 +25,7 @@ from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import MemberPlan
 from cfnade.training.state import LoopState
-from cfnade.training.steps import EpochSampler, make_stepper
+from cfnade.training.steps import make_stepper
 from cfnade.training.validation import copy_gains, fit_component_gains, validation_scorer
 from cfnade.utils.text import option
 
@@ -143,12 +143,11 @@ class MemberTraining:
             threads=thread_count(self.options.n_threads),
             network=network,
         )
-        sampler = EpochSampler(stepper.sampler)
         return TrainingLoop(
             network,
-            sampler,
+            stepper.sampler,
             stepper,
-            LoopOptions.of(self.config, sampler.n_steps, refit=refit),
+            LoopOptions.of(self.config, stepper.sampler.n_steps, refit=refit),
             callback=callback,
             stage=self.stage,
             should_stop=self.options.should_stop,

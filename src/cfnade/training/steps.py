@@ -5,13 +5,10 @@ Both sample the same batches and minimize the same cost; the plain one is the re
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -24,33 +21,6 @@ from cfnade.distributed.partition import PairExchange
 from cfnade.kernels.ordinal_cost import Cost, cost_of_scores
 from cfnade.models.config import CFNADEConfig
 from cfnade.models.losses import hybrid_cost
-
-RowIds = npt.NDArray[np.int64]
-
-
-class EpochSampler:
-    """The rows of an epoch in random order, in batches of equal size.
-
-    A last batch of a few rows would move the model as far as a full one.
-    """
-
-    def __init__(self, sampler: BatchSampler) -> None:
-        rows, config = sampler.n_rows, sampler.settings
-        batches = max(1, math.ceil(rows / config.batch_size(rows)))
-        ends = range(1, batches * config.passes + 1)
-        self._sampler, self._ends = sampler, [rows * i // batches for i in ends]
-        self.n_steps, self.n_rows = len(self._ends), rows * config.passes
-
-    def epoch(self, epoch: int, *, first_row: int, step: int) -> Iterator[RowIds]:
-        rng = np.random.default_rng((self._sampler.settings.seed, epoch))
-        passes = range(self._sampler.settings.passes)
-        order = np.concatenate([rng.permutation(self._sampler.n_rows) for _ in passes])
-        bounds = [first_row, *(end for end in self._ends if end > first_row)]
-        batches = [order[first:end] for first, end in pairwise(bounds)]
-        for number, rows in enumerate(batches):
-            # Batches that one thread each samples.
-            self._sampler.expect(batches[number : number + self._sampler.at_once], step + number)
-            yield rows
 
 
 def make_stepper(
@@ -100,8 +70,8 @@ class KernelStepper:
             for name, component in _trained_components(member).items()
         }
 
-    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
-        batch, trainers = self.sampler.draw(rows, step), list(self._trainers.values())
+    def step(self, batch: Batch, *, rate: float) -> float:
+        trainers = list(self._trainers.values())
         if len(trainers) == 1:
             cost_at_once = trainers[0].fused_step(batch, rate)
             if cost_at_once is not None:
@@ -109,8 +79,8 @@ class KernelStepper:
         if batch.empty:
             return 0.0
         scores = np.zeros((batch.n_targets, self._levels), self._dtype)
-        if batch.meeting is not None:
-            return self._exchanged_step(batch, batch.meeting, scores, rate)
+        if batch.exchange is not None:
+            return self._exchanged_step(batch, batch.exchange, scores, rate)
         for trainer in trainers:
             trainer.add_scores(batch, scores)
         cost = self._cost(batch, scores)
@@ -177,8 +147,7 @@ class TorchStepper:
             if name in self._networks
         }
 
-    def step(self, rows: RowIds, *, step: int, rate: float) -> float:
-        batch = self.sampler.draw(rows, step)
+    def step(self, batch: Batch, *, rate: float) -> float:
         if batch.empty:
             return 0.0
         parts = [
