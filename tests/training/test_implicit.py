@@ -18,7 +18,7 @@ from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
-from cfnade.training.callbacks import Callback, MessageCallback
+from cfnade.training.callbacks import Callback, MessageCallback, Stage
 from cfnade.training.implicit import (
     ImplicitPlan,
     ImplicitTraining,
@@ -112,6 +112,24 @@ def test_what_was_tried_is_reported(parts: Split) -> None:
     assert facts["plan"] == {"seconds": 2.0, "k": 20, "seed": 3}
 
 
+def test_progress_names_components_and_estimates_the_rest(parts: Split) -> None:
+    class Recorder(Callback):
+        def __init__(self) -> None:
+            self.steps: list[tuple[str, float, float]] = []
+
+        def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+            self.steps.append((stage.name, stage.seconds, progress))
+
+    recorder = Recorder()
+    _, facts = run(parts, PLAN, recorder)
+    names, seconds, progress = zip(*recorder.steps, strict=True)
+    assert {f"interactions: {name}" for name in facts["tried"]} <= set(names)
+    assert all(0 <= one <= 1 for one in progress)
+    assert progress[-1] > 0.8 > progress[0]
+    assert min(seconds) >= 0
+    assert seconds[-1] < max(seconds)
+
+
 @pytest.mark.parametrize("each", [1, 2])
 def test_data_with_too_few_interactions_are_ranked_by_popularity(each: int) -> None:
     """One interaction of each user leaves nothing to hide; two leave one to know them by."""
@@ -163,8 +181,8 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
 
 
 def test_the_default_budget_grows_with_the_data_up_to_a_limit() -> None:
-    assert default_seconds(0) == 10.0
-    assert default_seconds(100_000) == 25.0
+    assert default_seconds(0) == 15.0
+    assert default_seconds(100_000) == 30.0
     assert default_seconds(10_000_000) == 90.0
 
 

@@ -86,6 +86,8 @@ class TrainingView(HistoryCallback):
             text = self._label(stage)
             if stage.epochs:
                 text += f"   epoch {int(progress) + 1}"
+            elif stage.seconds:
+                text += f"   {stage.seconds:.0f} s left"
             shown = "" if cost is None else f"cost {cost:.4g}"
             done = progress - int(progress)
             self._live.update(self._task, total=1.0, completed=done, description=text, cost=shown)

@@ -30,7 +30,7 @@ from cfnade.training.ensemble import (
     member_trainings,
     train_members,
 )
-from cfnade.training.implicit import ImplicitTraining
+from cfnade.training.implicit import INTERACTIONS, ImplicitTraining
 from cfnade.training.member import TrainedMember
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
@@ -38,7 +38,7 @@ from cfnade.training.validation import baseline_rmse
 
 IMPLICIT = "picks"
 """The `side` of a model of interactions alone."""
-CALIBRATION, INTERACTIONS = Stage("calibration"), Stage("interactions")
+CALIBRATION = Stage("calibration")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def train(split: Split, plan: TrainingPlan, options: RunOptions | None = None) -
         facts = run_metadata(split, plan, members, predictions, weights, calibration, options)
         stopped = len(members) < len(plan.members) or any(one.stopped for one in members)
         if plan.implicit is not None and not stopped:
-            with stage(callback, INTERACTIONS):
+            with stage(callback, Stage(INTERACTIONS, seconds=plan.implicit.seconds)):
                 interactions = ImplicitTraining(split, plan.implicit, options, callback)
                 model = replace(model, interaction_model=interactions.run())
                 facts["lists"] = interactions.facts
@@ -127,7 +127,8 @@ def reported(plan: TrainingPlan, options: RunOptions) -> Iterator[Callback]:
     callback = CallbackList(options.callbacks)
     stages = [training.stage for training in member_trainings(plan, options)]
     stages += [CALIBRATION] if plan.members else []
-    stages += [INTERACTIONS] if plan.implicit is not None else []
+    if plan.implicit is not None:
+        stages += [Stage(INTERACTIONS, seconds=plan.implicit.seconds)]
     callback.on_train_begin(stages)
     try:
         yield callback
