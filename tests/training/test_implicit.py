@@ -118,6 +118,7 @@ def test_progress_names_components_and_estimates_the_rest(parts: Split) -> None:
             self.steps: list[tuple[str, float, float]] = []
 
         def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+            assert cost is None
             self.steps.append((stage.name, stage.seconds, progress))
 
     recorder = Recorder()

@@ -55,7 +55,7 @@ class ComponentSearch:
     k: int
     shape: DataShape
     """Of all data, which the best options are fitted to in the end."""
-    on_trial: Callable[[float], None] = lambda seconds: None
+    on_trial: Callable[[float], None] | None = None
     trials: list[Trial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -145,7 +145,8 @@ class ComponentSearch:
                 sums[variant] = sums.get(variant, 0.0) + float(ndcg) / len(self.holdouts)
         variant = max(sums, key=lambda one: sums[one])
         self.trials.append(Trial(dict(fitted), variant, sums[variant]))
-        self.on_trial(self._seconds(options))
+        if self.on_trial is not None:
+            self.on_trial(self._seconds(options))
         return sums[variant]
 
 
