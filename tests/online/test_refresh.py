@@ -401,6 +401,6 @@ def test_the_command_says_what_it_did(model: Path, place: str, shell: Shell) -> 
     said = shell("refresh", model, "--store", place, "--tolerance", "1", "--n-threads", "1")
     assert said.code == 0, said
     assert "published: RMSE" in said.out
-    assert "5 new people, 1 new items" in said.out
+    assert "5 new users, 1 new items" in said.out
     said = shell("rollback", model)
     assert (said.code, "back to the model that was in" in said.out) == (0, True)

@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.data.dataset import Dataset, match_ids, pair_keys
+from cfnade.data.dataset import Dataset, match_ids, match_tables, pair_keys
 from cfnade.data.split_protocols import FOLD_IN, TRAIN, VALID, newest
 from cfnade.data.splits import Split, apply_labels
 from cfnade.fitted_model import FittedModel
@@ -48,8 +48,8 @@ def by_newest(ratings: Dataset, new: BoolArray | None = None) -> Split:
 
 def _told(ratings: Dataset, context: Dataset) -> BoolArray:
     """Which ratings are of cells of the context."""
-    users = match_ids(context.user_ids, ratings.user_ids)[context.users]
-    items = match_ids(context.item_ids, ratings.item_ids)[context.items]
+    users = match_tables(context.user_ids, ratings.user_ids)[context.users]
+    items = match_tables(context.item_ids, ratings.item_ids)[context.items]
     there = (users >= 0) & (items >= 0)
     told = np.sort(users[there] * ratings.n_items + items[there])
     return match_ids(told, pair_keys(ratings.users, ratings.items, ratings.n_items)) >= 0
