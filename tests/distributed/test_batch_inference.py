@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.distributed.batches import ITEMS, cells, known, newcomers, saved_model
 
-from cfnade.distributed.batch_inference import BatchPredictor
+from cfnade.distributed.batch_inference import BatchPredictor, Task
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 
@@ -116,7 +116,8 @@ def test_batches_for_spark_have_the_types_of_the_schema(
 
 
 def test_nobody_is_answered_with_an_empty_table_of_the_same_columns(model: Path) -> None:
-    for what, crowd in (("recommend", known()), ("recommend", newcomers()), ("predict", cells())):
+    tables: list[tuple[Task, pl.DataFrame]] = [("recommend", known()), ("predict", cells())]
+    for what, crowd in [*tables, ("recommend", newcomers())]:
         scorer = BatchPredictor(model, what)
         assert scorer(crowd[:0]).schema == scorer(crowd[:5]).schema
 
@@ -143,7 +144,7 @@ def test_a_table_that_cannot_be_answered_is_one_error(
 
 def test_what_it_does_not_know_is_refused(model: Path) -> None:
     with pytest.raises(PredictionError, match="task"):
-        BatchPredictor(model, "guess")
+        BatchPredictor(model, "guess")  # type: ignore[arg-type]
     with pytest.raises(PredictionError, match="n is an option of recommend"):
         BatchPredictor(model, "predict", n=3)
     with pytest.raises(PredictionError, match="tast"):

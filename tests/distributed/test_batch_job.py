@@ -52,12 +52,13 @@ def test_lists_are_the_same_for_any_cut_of_the_people(
 @contextmanager
 def fail_after(monkeypatch: pytest.MonkeyPatch, count: int) -> Iterator[None]:
     """Let the write of a file fail after some files."""
-    write, written = batch_job._write_file, []
+    write = batch_job._write_file
+    finished: list[Any] = []
 
     def write_or_fail(*arguments: Any) -> None:
-        if len(written) == count:
+        if len(finished) == count:
             raise CfnadeError("failed")
-        written.append(arguments)
+        finished.append(arguments)
         write(*arguments)
 
     with monkeypatch.context() as patched:

@@ -302,7 +302,7 @@ def _summarize(folder: Path, task: str) -> Summary:
     return summary | ({"scores": _scores(files)} if task == "evaluate" else {})
 
 
-def _scores(files: Sequence[Path]) -> dict[str, Any]:
+def _scores(files: list[Path]) -> dict[str, Any]:
     """Return the means of all errors, in fields as those of RatingScores."""
     if not files:
         return {"n": 0}
