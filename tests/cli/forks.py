@@ -92,7 +92,7 @@ class Run:
 
 def _serve() -> None:
     import cfnade.checkpoint
-    import cfnade.cli.progress
+    import cfnade.training.progress
     import cfnade.data.load
     import cfnade.training.train  # noqa: F401
     from cfnade.kernels.warmup import compile_kernels
