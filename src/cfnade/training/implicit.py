@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -50,7 +50,7 @@ from cfnade.training.options import RunOptions
 
 T = TypeVar("T")
 
-INTERACTIONS, WEIGHTS = "interactions", "weights"
+WEIGHTS = "weights"
 BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 15.0, 15.0, 90.0
 CORES = 1.4
 """Core seconds that are planned for a second on two cores: components do not end at the same time,
@@ -89,11 +89,16 @@ def implicit_plan(
     return ImplicitPlan(seconds=seconds, k=k, seed=seed)
 
 
+def interaction_stage(plan: ImplicitPlan) -> Stage:
+    """Return what callbacks call this training."""
+    return Stage("interactions", seconds=plan.seconds)
+
+
 class Progress:
     """Tells a callback which component is at work, and estimates the time that is left."""
 
-    def __init__(self, callback: Callback) -> None:
-        self._callback, self._began = callback, time.monotonic()
+    def __init__(self, callback: Callback, stage: Stage) -> None:
+        self._callback, self._stage, self._began = callback, stage, time.monotonic()
         self._done = 0.0
         self._left: dict[str, float] = {}
         self._lock = Lock()
@@ -109,7 +114,7 @@ class Progress:
             self._done += core_seconds
             self._left[name] = max(0.0, self._left.get(name, 0.0) - core_seconds)
             total = self._done + sum(self._left.values())
-            stage = Stage(f"{INTERACTIONS}: {name}", seconds=self.seconds_left())
+            stage = replace(self._stage, detail=name)
         self._callback.on_step_end(stage, self._done / max(total, 1e-9), None)
 
     def seconds_left(self) -> float:
@@ -129,7 +134,7 @@ class ImplicitTraining:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._progress = Progress(self.callback)
+        self._progress = Progress(self.callback, interaction_stage(self.plan))
 
     def run(self) -> InteractionModel:
         """Return the model. When stopped, it is the best of what has been tried."""
