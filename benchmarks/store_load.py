@@ -4,7 +4,7 @@
     python benchmarks/store_load.py MODEL --store postgresql --minutes 5
 
 A real `cfnade serve` and, for PostgreSQL, a real server with durable commits, on loopback. Every
-write is a new rating with a key of its own; every read a person's list of 10. Writers send 100 a
+write is a new rating; every read a person's list of 10. Writers send 100 a
 second together, readers 20.
 """
 
@@ -62,7 +62,7 @@ class Crowd:
             thread.join()
 
     def _run(self, what: str, number: int, rate: float) -> None:
-        rng, count = random.Random(f"{what}{number}"), 0
+        rng = random.Random(f"{what}{number}")
         due = time.perf_counter() + rng.random() / rate
         with httpx.Client(base_url=self._url, timeout=30) as client:
             while not self._end.is_set():
@@ -70,20 +70,19 @@ class Crowd:
                 due = max(due + 1 / rate, time.perf_counter() - 1)
                 began = time.perf_counter()
                 try:
-                    status = str(self._ask(client, what, f"{number}-{count}", rng).status_code)
+                    status = str(self._ask(client, what, rng).status_code)
                 except httpx.TransportError as error:
                     status = type(error).__name__
                 self.seconds[what].append(time.perf_counter() - began)
                 self.statuses[what][status] += 1
-                count += 1
 
-    def _ask(self, client: httpx.Client, what: str, key: str, rng: random.Random) -> Any:
-        person = f"/people/p{rng.randrange(PEOPLE)}"
+    def _ask(self, client: httpx.Client, what: str, rng: random.Random) -> Any:
+        person = f"/users/p{rng.randrange(PEOPLE)}"
         if what == "read":
             return client.get(f"{person}/recommendations", params={"n": 10})
         rating = {"rating": float(rng.randint(1, 5))}
         item = rng.choice(self._items)
-        return client.put(f"{person}/ratings/{item}", json=rating, headers={"Idempotency-Key": key})
+        return client.put(f"{person}/ratings/{item}", json=rating)
 
 
 @contextmanager

@@ -75,9 +75,9 @@ def test_an_item_based_model_lists_for_a_known_user(visit_to: Open, urls: dict[s
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("4711")
     page.get_by_label("User id").fill("7")
-    with page.expect_request("**/recommend") as asked:
+    with page.expect_request("**/recommendations") as asked:
         page.get_by_role("button", name="Show", exact=True).click()
-    assert sent(asked.value)["user"] == 7
+    assert sent(asked.value)["user_id"] == 7
     expect(page.locator(".film").first).to_be_visible()
     visit.settled()
     page.get_by_role("button", name=re.compile("^Why")).first.click()

@@ -125,7 +125,7 @@ def test_a_titles_markup_stays_text(visit: Visit) -> None:
     def poison(answer: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
         return answer | {"items": [film | {"title": evil} for film in answer["items"]]}
 
-    for path in ("**/recommend", "**/items?**"):
+    for path in ("**/recommendations", "**/items?**"):
         page.route(path, lambda route: route.fulfill(json=poison(route.fetch().json())))
     visit.changing(lambda: page.click("#clear"))
     visit.find("alien").first.click()

@@ -40,7 +40,7 @@ def test_the_knob_is_the_taste_and_turns_the_list(visit_to: Open, picks: str) ->
     seen, notes = [], []
     for knob, taste in ((-2, 0.0), (-1, 0.25), (6, 1.0), (0, None)):
         asked = visit.changing(lambda knob=knob: page.fill("#knob", str(knob)))  # type: ignore[misc]
-        assert asked.get("taste") == taste
+        assert asked.get("balance") == taste
         assert "rank" not in asked
         seen.append(visit.listed())
         notes.append(page.locator("#knob-note").inner_text())
@@ -88,14 +88,16 @@ def test_reasons_are_told_in_words(visit_to: Open, picks: str) -> None:
     page = visit.page
     visit.rate("Amélie", 5)
     visit.rate("Alien", 1)
-    with page.expect_response(lambda answer: '"pick"' in (answer.request.post_data or "")) as told:
+    with page.expect_response(
+        lambda answer: '"interaction"' in (answer.request.post_data or "")
+    ) as told:
         page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).click()
     expect(page.locator(".film").first.locator(".reasons li")).to_have_count(2)
     wanted = []
-    for line in told.value.json()["moved"]:
-        word = "Although" if line["times"] < 0.995 else "Because"
+    for line in told.value.json()["contributions"]:
+        word = "Although" if line["lift"] < 0.995 else "Because"
         did = "liked Amélie" if line["rating"] == 5 else "rated Alien 1"
-        shown = f"{line['times']:.1f}" if line["times"] >= 0.95 else f"{line['times']:.2f}"
+        shown = f"{line['lift']:.1f}" if line["lift"] >= 0.95 else f"{line['lift']:.2f}"
         wanted.append(f"{word} you {did}: {shown} times as likely")
     assert _told(page) == wanted
     expect(page.locator(".film").first.locator(".moves li")).to_have_count(2)
@@ -111,7 +113,7 @@ def test_more_like_this_and_back(visit_to: Open, picks: str) -> None:
     visit.rate("Casablanca", 5)
     before = visit.listed()
     card = page.locator(".film").filter(has_text="Notting Hill")
-    with page.expect_response("**/similar") as told:
+    with page.expect_response("**/similar?**") as told:
         card.get_by_role("button", name="More like this Notting Hill (1999)").click()
     visit.settled()
     expect(page.get_by_role("heading", name="More like Notting Hill (1999)")).to_be_visible()
@@ -170,7 +172,7 @@ def test_hearts_turn_the_list_around(visit_to: Open, hearts: str) -> None:
     page = visit.page
     for text in ("Amélie", "Notting Hill"):
         asked = visit.changing(visit.find(text).first.click)
-    assert asked["picked"] == [ITEM["Notting Hill (1999)"], ITEM["Amélie (2001)"]]
+    assert asked["interactions"] == [ITEM["Notting Hill (1999)"], ITEM["Amélie (2001)"]]
     assert "ratings" not in asked
     assert _mine(visit) == ["Notting Hill 1999", "Amélie 2001"]
     expect(page.locator("#rated .heart")).to_have_count(2)

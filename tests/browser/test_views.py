@@ -74,7 +74,7 @@ def test_not_for_me_is_never_listed_again_unless_brought_back(arrived: Visit) ->
     first, second = arrived.listed()[:2]
     button = page.locator(".film").first.get_by_role("button", name=re.compile("^Not for me"))
     asked = arrived.changing(button.click)
-    assert len(asked["without"]) == 1
+    assert len(asked["exclude_items"]) == 1
     assert arrived.listed()[0] == second
     assert page.evaluate("document.activeElement.closest('.film, #list') !== null")
     expect(page.locator("#live")).to_contain_text("List updated")
@@ -83,7 +83,7 @@ def test_not_for_me_is_never_listed_again_unless_brought_back(arrived: Visit) ->
     arrived.settled()
     assert first not in arrived.listed()
     asked = arrived.changing(page.get_by_role("button", name="List them again").click)
-    assert "without" not in asked
+    assert "exclude_items" not in asked
     assert arrived.listed()[0] == first
     arrived.changing(
         page.locator(".film").first.get_by_role("button", name=re.compile("^Not for me")).click
@@ -117,7 +117,7 @@ def test_the_map_lights_up_where_the_taste_is(visit_to: Open, picks: str) -> Non
     visit = visit_to(picks)
     visit.arrive(fresh=True)
     page = visit.page
-    with page.expect_response("**/map") as told:
+    with page.expect_response("**/item-map") as told:
         page.locator("#views").get_by_role("button", name="Map").click()
     places = told.value.json()["items"]
     assert len(places) == len(SPACE + LOVE)
@@ -155,7 +155,7 @@ def _brightness(visit: Visit) -> float:
 
 def test_a_click_on_the_map_means_the_film_there(arrived: Visit) -> None:
     page = arrived.page
-    with page.expect_response("**/map") as told:
+    with page.expect_response("**/item-map") as told:
         page.locator("#views").get_by_role("button", name="Map").click()
     film = told.value.json()["items"][3]
     expect(page.locator("#map-bright li").first).to_be_visible()
@@ -178,7 +178,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = split(ratings("1-5", bare=True), "paper:0")
     done = train(data, plan_side("user", {"hidden": (8,)}, settings))
     checkpoint.save(done.model, folder)
-    with serving(folder, noun="book") as url:
+    with serving(folder, item_name="book") as url:
         yield url
 
 
@@ -206,7 +206,7 @@ def test_titles_that_are_ids_are_titles(visit_to: Open, serve: Serve, tmp_path: 
     page = visit.page
     page.get_by_role("button", name=re.compile("^More like this")).first.click()
     visit.settled()
-    with page.expect_response("**/explain") as told:
+    with page.expect_response("**/explanations") as told:
         page.get_by_role("button", name=re.compile("^Why")).first.click()
     assert sent(told.value.request)["item"]
     expect(page.locator(".moves li").first).to_be_visible()

@@ -94,7 +94,7 @@ class Visit:
 
     def changing(self, act: Callable[[], Any]) -> dict[str, Any]:
         """What the page asks /recommend after an act."""
-        with self.page.expect_request("**/recommend") as asked:
+        with self.page.expect_request("**/recommendations") as asked:
             act()
         self.settled()
         return sent(asked.value)

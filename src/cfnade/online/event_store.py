@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select, text
+from sqlalchemy import Connection, bindparam, delete, select, text, update
 
 from cfnade.exceptions import StoreError
 from cfnade.online.engine import Store
@@ -190,12 +190,16 @@ def has_item(store: Store, item: str) -> bool:
         return rows.first() is not None
 
 
-def name_item(store: Store, item: str) -> None:
-    """Make an item known that no model has met."""
+def register_item(store: Store, item: str, title: str | None, genres: Sequence[str]) -> None:
+    """Make an item known that users may rate; a title and genres replace earlier ones."""
+    values = {"title": title, "genres": "|".join(genres) or None}
+    values = {name: value for name, value in values.items() if value is not None}
     with store.writing() as connection:
         rows = connection.execute(select(ITEMS.c.item).where(ITEMS.c.item == item))
         if rows.first() is None:
-            connection.execute(ITEMS.insert().values(item=item))
+            connection.execute(ITEMS.insert().values(item=item, **values))
+        elif values:
+            connection.execute(update(ITEMS).where(ITEMS.c.item == item).values(**values))
 
 
 def drop_old_keys(store: Store, now: int) -> None:

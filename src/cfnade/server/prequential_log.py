@@ -18,7 +18,7 @@ from cfnade.online.engine import Store
 from cfnade.online.event_store import StoredRating, standing_before
 from cfnade.online.prequential import note_predictions
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.queries import resolve_stored_user, user_of
+from cfnade.server.queries import resolve_stored_user, user_index
 
 _log = logging.getLogger("cfnade.server")
 _WAITING = 5_000
@@ -73,5 +73,5 @@ class PrequentialLog:
         who = resolve_stored_user(predictor, came.person, before)
         said = predictor.predicted(np.array([came.item]), who.user, history=who.history)
         expected = float(said.predictions[0])
-        known, model = int(user_of(predictor, came.person) >= 0), came.loaded.fingerprint
+        known, model = int(user_index(predictor, came.person) >= 0), came.loaded.fingerprint
         return {"event": came.event, "expected": expected, "known": known, "model": model}

@@ -34,26 +34,26 @@ async function start() {
   const scale = makeScale(model);
   const words = wordsOf(model);
   speak(words);
-  document.body.classList.toggle("hearts", !model.ratings);
-  document.body.classList.toggle("local", Boolean(model.local)); // answered in the browser itself
+  document.body.classList.toggle("hearts", !model.capabilities.ratings);
+  document.body.classList.toggle("local", Boolean(model.is_local)); // answered in the browser itself
   const store = openStore(model, scale);
   const personOf = () => {
     const { ratings, user } = store.state;
-    if (!model.new_people) return user === null ? null : { user };
-    return scale.person(ratings.slice(0, model.limits.history));
+    if (!model.capabilities.new_users) return user === null ? null : { user_id: user };
+    return scale.person(ratings.slice(0, model.limits.ratings));
   };
   const parts = { model, scale, store, words, personOf, onTrouble: trouble };
-  const { name, items } = model;
-  const rated = model.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
+  const { name, n_items: items } = model;
+  const rated = model.capabilities.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
   byId("about").textContent = `The model “${name}” knows ${plural(items, words.one, words.many)}${rated}.`;
-  if (!model.lists) {
+  if (!model.capabilities.recommendations) {
     byId("timed").hidden = false;
     byId("list").replaceChildren(byId("timed"));
     byId("views").hidden = true;
     return;
   }
   let begin = () => {};
-  if (model.new_people) {
+  if (model.capabilities.new_users) {
     await mountShare(parts);
     begin = mountMine(parts);
     mountImports(parts);
@@ -94,7 +94,7 @@ function mountKnown(store) {
     // Ids may be numbers or texts that look like them: the model knows which.
     const number = /^-?\d{1,15}$/.test(text) ? Number(text) : text;
     try {
-      await call("recommend", { body: { user: number, n: 1 } });
+      await call("recommendations", { body: { user_id: number, n: 1 } });
       store.set({ user: number });
     } catch (error) {
       if (error.status === 422 && number !== text) store.set({ user: text });

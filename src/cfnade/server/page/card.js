@@ -23,7 +23,7 @@ export function makeCard(film, parts) {
   const later = act(words.Later, () => store.keep(film, !store.isLater(film.item)));
   const away = act("Not for me", () => onAway(card.film));
   const acts = el("div", { class: "acts" }, why.button, mine.button, like, later, away);
-  mine.button.hidden = !model.new_people;
+  mine.button.hidden = !model.capabilities.new_users;
   const rest = [chart, said, acts, why.panel, mine.panel];
   const card = el("li", { class: "film" }, place, heading(film), score, ...rest);
   card.like = like;
@@ -44,8 +44,8 @@ export function makeCard(film, parts) {
       score.replaceChildren(...scored(now, scale));
       drawChart(chart, now, scale, tallest);
     } else {
-      score.replaceChildren(share(now.pick), aside(" chance to be your next pick."));
-      drawShare(chart, now.pick / tallest, words);
+      score.replaceChildren(share(now.interaction_probability), aside(" chance to be your next pick."));
+      drawShare(chart, now.interaction_probability / tallest, words);
       mine.button.set(store.ratingOf(now.item) !== null);
     }
     if (!why.panel.hidden) why.fill();
@@ -104,8 +104,8 @@ function moved(former, rank) {
 
 /** The expected rating, and how far it is from people's average. */
 function scored(film, scale) {
-  const own = film.expected - scale.mean(film.usual);
-  const said = [scale.show(film.expected), aside(` expected, of ${scale.high}.`)];
+  const own = film.prediction - scale.mean(film.baseline);
+  const said = [scale.show(film.prediction), aside(` expected, of ${scale.high}.`)];
   if (Math.abs(own) < scale.span / 100) return said;
   const beside = aside(" beside people’s average.");
   return [...said, el("small", { class: own < 0 ? "down" : "up" }, scale.signed(own, scale.span), beside)];
@@ -115,9 +115,9 @@ function scored(film, scale) {
 function describe(film, scale) {
   const said = film.genres?.length ? [film.genres.slice(0, 2).join(", ")] : [];
   if (scale.starred) said.push(spread(film, scale));
-  if (film.by === "times") said.push(`${times(film.similarity)} as likely after it`);
-  else if (!scale.starred) said.push(`picked by ${plural(film.ratings, "person", "people")}`);
-  else if (film.pick !== null) said.push(`next pick: ${share(film.pick)}`);
+  if (film.metric === "lift") said.push(`${times(film.similarity)} as likely after it`);
+  else if (!scale.starred) said.push(`picked by ${plural(film.n_item_ratings, "person", "people")}`);
+  else if (film.interaction_probability !== null) said.push(`next pick: ${share(film.interaction_probability)}`);
   return said.flatMap((text) => [el("span", {}, text), " "]);
 }
 
@@ -138,7 +138,7 @@ export function share(chance) {
 
 /** Bars for the visitor, a line across each for people in general: what lies between is personal. */
 function drawChart(chart, film, scale, tallest) {
-  const parts = bars(scale.values, film.probabilities, film.usual);
+  const parts = bars(scale.values, film.probabilities, film.baseline);
   const size = (chance) => String(Math.min(chance / tallest, 1));
   const nodes = parts.map(({ chance, usual }) => {
     const bar = el("i", {}, el("b"));
@@ -146,7 +146,7 @@ function drawChart(chart, film, scale, tallest) {
     bar.style.setProperty("--usual", size(usual));
     return bar;
   });
-  const average = scale.mean(film.usual);
+  const average = scale.mean(film.baseline);
   const ends = [scale.low, scale.high].map((value) => el("small", {}, scale.text(value)));
   ends.splice(1, 0, el("small", {}, `others ${scale.show(average)}`));
   chart.replaceChildren(el("div", { class: "bars" }, ...nodes), el("div", { class: "axis" }, ...ends));

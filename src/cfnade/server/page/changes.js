@@ -29,7 +29,7 @@ export function changes(before, after, cause, scale, words) {
 function mostMoved(after, old) {
   let most = null;
   for (const film of after) {
-    const by = old.has(film.item) ? film.expected - old.get(film.item).expected : 0;
+    const by = old.has(film.item) ? film.prediction - old.get(film.item).prediction : 0;
     if (by && (!most || Math.abs(by) > Math.abs(most.by))) most = { film, by };
   }
   return most;

@@ -128,7 +128,7 @@ async function lookUp(rows, scale) {
   const films = await byIds(rows, scale);
   const open = [...rows.keys()].filter((at) => !films[at] && rows[at].title);
   if (!open.length) return films;
-  const { matches } = await call("match", { body: { films: open.map((at) => titleAndYear(rows[at])) } });
+  const { matches } = await call("items/match", { body: { items: open.map((at) => titleAndYear(rows[at])) } });
   open.forEach((at, place) => (films[at] = matches[place]));
   return films;
 }
@@ -138,8 +138,8 @@ async function byIds(rows, scale) {
   const asked = ids.filter((id) => id !== "");
   const known = new Map();
   if (asked.length) {
-    const all = { items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
-    const { items } = await call("recommend", { body: { ...scale.person([]), ...all } });
+    const all = { candidate_items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
+    const { items } = await call("recommendations", { body: { ...scale.person([]), ...all } });
     for (const film of items) known.set(film.item, film);
   }
   return rows.map(({ title }, at) => {
@@ -159,7 +159,7 @@ function finish({ found, lost, bad }, source, { model, scale, store, words }) {
   const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
   const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
   if (found.size) store.replace(ratings);
-  const { history } = model.limits;
+  const { ratings: history } = model.limits;
   const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
   report(`${plural(found.size, scale.noun)} imported${source && ` from ${source}`}.${cut}`, [
     [`${plural(lost.length, words.one, words.many)} not found in this catalogue`, lost],

@@ -10,7 +10,7 @@ import { mountWishes, wishesOf } from "./wishes.js";
 
 const PAGE = 20;
 
-/** personOf() gives {ratings}, {picked} or {user}, or null while nobody is chosen. Returns
+/** personOf() gives {ratings}, {interactions} or {user_id}, or null while nobody is chosen. Returns
     `look(view)`, for "list" and "later". */
 export function mountList(given) {
   const { model, scale, store, words, personOf, onTrouble } = given;
@@ -30,7 +30,7 @@ export function mountList(given) {
     if (like) return alike(like, person, signal);
     if (later) return kept(store.state.later, person, signal);
     const body = { ...person, n: wanted, ...wishesOf(store.state, model) };
-    return call("recommend", { body, signal });
+    return call("recommendations", { body, signal });
   };
   const refresh = async () => {
     asked.abort();
@@ -61,7 +61,7 @@ export function mountList(given) {
   /** Say what is first, and what the last rating changed. */
   const tell = () => {
     const first = latest.items[0];
-    const said = first && (scale.starred ? `expected ${scale.show(first.expected)}` : share(first.pick));
+    const said = first && (scale.starred ? `expected ${scale.show(first.prediction)}` : share(first.interaction_probability));
     const what = like ? `More like ${called(like)}` : "List updated";
     const line = byId("changes");
     const shown = cause && before && !like && !later;
@@ -110,8 +110,8 @@ export function mountList(given) {
     const films = withHeld(latest.items);
     const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
     const tallest = scale.starred
-      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.usual]), 0.4)
-      : Math.max(...films.map((film) => film.pick));
+      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.baseline]), 0.4)
+      : Math.max(...films.map((film) => film.interaction_probability));
     const nodes = films.map((film) => {
       const card = cards.get(film.item) ?? makeCard(film, parts);
       cards.set(film.item, card);
@@ -126,7 +126,7 @@ export function mountList(given) {
   };
 
   const showAround = () => {
-    const { items, hidden, min_ratings: least } = latest;
+    const { items, n_hidden_items: hidden, min_ratings: least } = latest;
     const { thin, genres, decades, away } = store.state;
     const own = like !== null || later;
     byId("none").hidden = items.length > 0 || !(genres.length || decades.length || later);
@@ -177,21 +177,21 @@ export function mountList(given) {
 
 /** The films most like one, with what is said of each for this person. */
 async function alike({ item }, person, signal) {
-  const { by, items } = await call("similar", { body: { item, n: PAGE }, signal });
+  const { metric, items } = await call(`items/${encodeURIComponent(item)}/similar?n=${PAGE}`, { signal });
   const said = await about(items, person, signal);
   const films = new Map(said.items.map((film) => [film.item, film]));
   return {
     ...said,
-    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, by })),
+    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, metric })),
   };
 }
 
 /** What was kept for later, the best first. */
 const kept = (films, person, signal) =>
-  films.length ? about(films, person, signal) : { items: [], hidden: 0, min_ratings: 0 };
+  films.length ? about(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
 
 function about(films, person, signal) {
   const items = films.map(({ item }) => item);
-  const all = { items, n: items.length, exclude_seen: false, min_ratings: 0 };
-  return call("recommend", { body: { ...person, ...all }, signal });
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  return call("recommendations", { body: { ...person, ...all }, signal });
 }

@@ -88,7 +88,7 @@ export function mountMine({ model, scale, store, words }) {
     announce(`Undone. ${plural(store.state.ratings.length, scale.noun)}.`);
   });
   on("clear", "click", () => replace([], null));
-  mountSamples(model.samples, (sample) => replace(copyOf(sample, scale), sample.name));
+  mountSamples(model.sample_profiles, (sample) => replace(copyOf(sample, scale), sample.name));
   store.listen((kind) => (kind === "ratings" ? show() : showTools(store)));
   byId("mine").hidden = false;
   show();

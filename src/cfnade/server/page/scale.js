@@ -8,7 +8,7 @@ const PARTS = [
 ];
 
 /** Of a model without ratings: one level, picked. */
-export function makeScale({ ratings: starred, scale }) {
+export function makeScale({ capabilities: { ratings: starred }, scale }) {
   const values = starred ? scale : [1];
   const low = values[0];
   const high = values[values.length - 1];
@@ -44,7 +44,7 @@ export function makeScale({ ratings: starred, scale }) {
     person: (films) =>
       starred
         ? { ratings: films.map(({ item, rating }) => ({ item, rating })) }
-        : { picked: films.map(({ item }) => item) },
+        : { interactions: films.map(({ item }) => item) },
   };
 }
 

@@ -21,7 +21,7 @@ function unpack(text) {
 function linkTo(ratings, model) {
   const kept = ratings.slice(0, MOST).map(({ item, rating }) => [item, rating]);
   const { origin, pathname } = location;
-  return origin + pathname + PREFIX + pack({ of: model.items, films: kept });
+  return origin + pathname + PREFIX + pack({ of: model.n_items, films: kept });
 }
 
 export function mountShare({ model, scale, store }) {
@@ -64,7 +64,7 @@ async function openLink({ model, scale, store }) {
   const given = (Array.isArray(told?.films) ? told.films : [])
     .filter((one) => Array.isArray(one) && scale.has(one[1]))
     .slice(0, MOST);
-  const ratings = given.length && told.of === model.items ? await titled(given, scale) : [];
+  const ratings = given.length && told.of === model.n_items ? await titled(given, scale) : [];
   const say = (text, ...buttons) => {
     box.hidden = false;
     box.replaceChildren(el("p", {}, text), el("span", { class: "tools" }, ...buttons));
@@ -89,9 +89,9 @@ async function openLink({ model, scale, store }) {
 
 async function titled(given, scale) {
   const items = given.map(([item]) => item);
-  const all = { items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
   try {
-    const said = await call("recommend", { body: { ...scale.person([]), ...all } });
+    const said = await call("recommendations", { body: { ...scale.person([]), ...all } });
     const titles = new Map(said.items.map((film) => [film.item, film.title]));
     return given
       .filter(([item]) => titles.has(item))

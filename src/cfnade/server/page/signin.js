@@ -5,10 +5,10 @@ import { call } from "./api.js";
 import { announce, byId, on, plural } from "./dom.js";
 
 const NAME = "cfnade-name";
-const pathOf = (name, item) => `people/${encodeURIComponent(name)}${item === undefined ? "" : `/ratings/${encodeURIComponent(item)}`}`;
+const pathOf = (name, item) => `users/${encodeURIComponent(name)}/ratings${item === undefined ? "" : `/${encodeURIComponent(item)}`}`;
 
 export function mountSignIn({ model, scale, store, onTrouble }) {
-  if (!model.people) return;
+  if (!model.capabilities.stored_ratings || model.capabilities.tokens) return;
   let name = null;
   let sent = new Map(); // item → rating: what the service has
   let turn = Promise.resolve(); // one request after another, in the order of what was done
@@ -23,9 +23,9 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
     sent = mine;
   };
   const push = (item, how) => {
-    const [whose, headers] = [name, { "Idempotency-Key": crypto.randomUUID() }];
+    const whose = name;
     turn = turn
-      .then(() => call(pathOf(whose, item), { ...how, headers }))
+      .then(() => call(pathOf(whose, item), how))
       .catch((error) => {
         sent.delete(item); // sent again with the next change
         onTrouble(error, () => (onTrouble(null), send()));
@@ -63,7 +63,8 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
   on("sign-in", "submit", (event) => {
     event.preventDefault();
     const wished = byId("sign-name").value.trim();
-    if (wished && !wished.includes("/")) signIn(wished);
+    if (wished.includes("/")) onTrouble(new Error("A name has no slash."), () => onTrouble(null));
+    else if (wished) signIn(wished);
   });
   on("sign-out", "click", () => {
     name = null;

@@ -13,7 +13,7 @@ const TASTE = {
   sides: ["towards picks", "towards ratings"],
   middle: "picked and liked",
   range: [-2, 6],
-  ask: (knob) => ({ taste: TASTES[knob + 2] }),
+  ask: (knob) => ({ balance: TASTES[knob + 2] }),
   note: (knob) =>
     ({
       "-2": "What people like you pick: ranked by the chance that it is your next.",
@@ -27,7 +27,7 @@ const PERSONAL = {
   sides: ["towards everybody", "towards you"],
   middle: "expected rating",
   range: [-4, 4],
-  ask: (knob) => ({ own: OWN[knob + 4] }),
+  ask: (knob) => ({ personalization: OWN[knob + 4] }),
   note: (knob) =>
     ({
       "-4": "Ranked by how people in general rated them.",
@@ -36,7 +36,7 @@ const PERSONAL = {
 };
 
 /** Without ratings there is nothing to weigh. */
-const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : PERSONAL) : null);
+const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? TASTE : PERSONAL) : null);
 
 /** The part of a request that says it; the middle says nothing. */
 export function wishesOf({ knob, genres, decades, thin, away }, model) {
@@ -46,7 +46,7 @@ export function wishesOf({ knob, genres, decades, thin, away }, model) {
     ...(genres.length ? { genres } : {}),
     ...(decades.length ? { decades } : {}),
     ...(thin ? { min_ratings: 0 } : {}),
-    ...(away.length ? { without: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
+    ...(away.length ? { exclude_items: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
   };
 }
 

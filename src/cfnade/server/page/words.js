@@ -18,7 +18,7 @@ const many = (one) =>
   /[^aeiou]y$/.test(one) ? `${one.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(one) ? `${one}es` : `${one}s`;
 const upper = (text) => text[0].toUpperCase() + text.slice(1);
 
-export function wordsOf({ noun }) {
+export function wordsOf({ item_name: noun }) {
   const [done, act] = VERBS[noun] ?? ["tried", "try"];
   return {
     one: noun,
