@@ -4,7 +4,7 @@
     python benchmarks/store_load.py MODEL --store postgresql --minutes 5
 
 A real `cfnade serve` and, for PostgreSQL, a real server with durable commits, on loopback. Every
-write is a new rating; every read a person's list of 10. Writers send 100 a
+write is a rating; every read a person's list of 10. Writers send 100 a
 second together, readers 20.
 """
 
@@ -34,8 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.data.postgres import address, find_binaries, postgres
 
 from cfnade.inference.predictor import Predictor
-from cfnade.online.engine import open_store
-from cfnade.online.prequential import event_count
+from cfnade.online.event_store import EventStore
 
 PEOPLE = 500
 
@@ -62,7 +61,7 @@ class Crowd:
             thread.join()
 
     def _run(self, what: str, number: int, rate: float) -> None:
-        rng = random.Random(f"{what}{number}")
+        rng, count = random.Random(f"{what}{number}"), 0
         due = time.perf_counter() + rng.random() / rate
         with httpx.Client(base_url=self._url, timeout=30) as client:
             while not self._end.is_set():
@@ -75,6 +74,7 @@ class Crowd:
                     status = type(error).__name__
                 self.seconds[what].append(time.perf_counter() - began)
                 self.statuses[what][status] += 1
+                count += 1
 
     def _ask(self, client: httpx.Client, what: str, rng: random.Random) -> Any:
         person = f"/users/p{rng.randrange(PEOPLE)}"
@@ -127,14 +127,14 @@ def main() -> None:
             binaries = find_binaries()
             assert binaries is not None, "no PostgreSQL server is installed"
             place = address(stack.enter_context(postgres(binaries, durable=True)))
-        open_store(place, create=True).close()
+        EventStore.open(place, create=True).close()
         url = stack.enter_context(service(asked.model, place, asked.workers))
         crowd = Crowd(url, items, asked.writes, asked.reads)
         began = time.perf_counter()
         crowd.go(60 * asked.minutes)
         took = time.perf_counter() - began
-        store = open_store(place)
-        events = event_count(store)
+        store = EventStore.open(place)
+        events = store.n_events()
         store.close()
     found: dict[str, Any] = {
         "store": asked.store,

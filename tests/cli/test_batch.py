@@ -147,7 +147,7 @@ def test_wrong_large_jobs_are_one_error(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ["ray", "spark"])
+@pytest.mark.parametrize("engine", ["spark"])
 def test_an_engine_that_is_not_installed_is_one_error(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:

@@ -113,7 +113,7 @@ def test_force_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
     predict_to_parquet(model, [people], out, open_engine("local"), force=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
     (out / "job.json").write_text("{")
-    with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--force"):
+    with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--overwrite"):
         predict_to_parquet(model, [people], out, open_engine("local"))
     predict_to_parquet(model, [people], out, open_engine("local"), force=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
@@ -160,7 +160,7 @@ def test_another_job_is_not_mixed_in(model: Path, tmp_path: Path) -> None:
     people, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
     predict_to_parquet(model, [people], out, open_engine("local"), "predict")
     assert json.loads((out / "_SUCCESS").read_text())["rows"] == len(cells())
-    with pytest.raises(PredictionError, match=r"another job \(what differs\).*--force"):
+    with pytest.raises(PredictionError, match=r"another job \(what differs\).*--overwrite"):
         predict_to_parquet(model, [people], out, open_engine("local"), n=3)
     predict_to_parquet(model, [people], out, open_engine("local"), n=3, force=True)
     assert "rank" in read_parts(out).columns

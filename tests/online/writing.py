@@ -11,8 +11,7 @@ from collections import Counter
 import httpx
 from sqlalchemy import select
 
-from cfnade.online.engine import Store
-from cfnade.online.schema import EVENTS
+from cfnade.online.event_store import EVENTS, EventStore
 
 ITEMS = range(101, 141)
 WRITERS = 4
@@ -40,7 +39,7 @@ class Writers:
                 count += 1
 
     def _send(self, client: httpx.Client, path: str, rating: float) -> None:
-        """Sent until it is acknowledged."""
+        """Send until it is acknowledged."""
         while True:
             try:
                 answer = client.put(path, json={"rating": rating})
@@ -70,10 +69,10 @@ def ready(port: int) -> None:
     raise AssertionError("the service does not start")
 
 
-def check_kept(writers: Writers, store: Store) -> None:
+def check_kept(writers: Writers, store: EventStore) -> None:
     """All that was acknowledged is there, nothing twice, and nothing else."""
-    with store.reading() as connection:
-        rows = connection.execute(select(EVENTS.c.person, EVENTS.c.item, EVENTS.c.rating))
+    with store.read() as connection:
+        rows = connection.execute(select(EVENTS.c.user_id, EVENTS.c.item_id, EVENTS.c.rating))
         events = Counter(tuple(row) for row in rows)
     assert set(events) == set(writers.acknowledged)
     assert set(events.values()) == {1}

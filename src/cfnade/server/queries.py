@@ -262,12 +262,12 @@ def _stored_history(
     """Return ratings of known items on the model's scale; of an implicit model, all items."""
     rates = predictor.fitted.rates
     current = [one for one in ratings if not rates or one.rating is not None]
-    indices = np.array([id_index(predictor.items, one.item) for one in current], np.int64)
+    indices = np.array([id_index(predictor.items, one.item_id) for one in current], np.int64)
     if rates:
         values = np.array([one.rating for one in current], np.float64)
         levels, on_scale = predictor.scale.levels_of(values)
     else:
         levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)
     used = np.flatnonzero((indices >= 0) & on_scale)
-    unknown = tuple(one.item for one, index in zip(current, indices, strict=True) if index < 0)
+    unknown = tuple(one.item_id for one, index in zip(current, indices, strict=True) if index < 0)
     return UserHistory(indices[used].astype(np.int32), levels[used], unknown, user)

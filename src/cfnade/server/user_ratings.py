@@ -12,27 +12,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TypeVar
+
+import numpy as np
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.inference.predictor import Predictor
 from cfnade.online.batch_writer import EventWriter
-from cfnade.online.engine import Store, open_store
-from cfnade.online.erasure import forget
 from cfnade.online.event_store import (
     AppendResult,
     Event,
+    EventStore,
     StoredRating,
-    check_id,
-    has_item,
-    register_item,
-    standing,
+    validate_id,
 )
-from cfnade.online.prequential import event_count, online
+from cfnade.online.prequential import LoggedPrediction, PrequentialLog, online_error
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.prequential_log import PendingPrediction, PrequentialLog
-from cfnade.server.queries import id_index, user_index
+from cfnade.server.queries import id_index, resolve_stored_user, user_index
 from cfnade.server.settings import Limits
 from cfnade.server.worker_pool import WorkerPool
 
@@ -45,7 +43,7 @@ class UserRatings:
     """The ratings in one event store, for one process."""
 
     def __init__(self, url: str, limits: Limits) -> None:
-        self.store: Store = open_store(url)
+        self.store = EventStore.open(url)
         self.requests: Counter[bool] = Counter({True: 0, False: 0})
         """Requests of users in the training data of the model (True), and of others."""
         self._limits = limits
@@ -70,15 +68,15 @@ class UserRatings:
     async def ratings(self, model: LoadedModel, user_id: str) -> list[StoredRating]:
         """Return the current ratings of a user, the oldest first."""
         with _store_errors():
-            check_id(user_id, "user_id")
-        ratings = await self._read(standing, self.store, user_id)
+            validate_id(user_id, "user_id")
+        ratings = await self._read(self.store.ratings, user_id)
         self.requests[bool(ratings) and user_index(model.predictor, user_id) >= 0] += 1
         return ratings
 
     async def append(self, model: LoadedModel, events: Sequence[Event]) -> list[AppendResult]:
         """Write events; log what the model would have predicted for new ratings."""
         with _store_errors():
-            futures = [self._writer.keep(event) for event in events]
+            futures = [self._writer.submit(event) for event in events]
             results = [await self._written(future) for future in futures]
         for event, result in zip(events, results, strict=True):
             self._log_prediction(model, event, result)
@@ -88,31 +86,31 @@ class UserRatings:
         """Return the ids under which items, given by id or title, are stored; None if unknown."""
         with _store_errors():
             for item in items:
-                check_id(item, "item")
+                validate_id(item, "item")
         return await self._read(self._find_items, model.predictor, items)
 
     async def register_item(self, item_id: str, title: str | None, genres: list[str]) -> None:
         """Make an item known that users may rate."""
         with _store_errors():
-            check_id(item_id, "item_id")
-        await self._read(register_item, self.store, item_id, title, genres)
+            validate_id(item_id, "item_id")
+        await self._read(self.store.register_item, item_id, title, genres)
 
     async def erase_user(self, user_id: str) -> None:
         """Remove everything that is stored about a user."""
         with _store_errors():
-            check_id(user_id, "user_id")
-        erasure = await self._read(forget, self.store, user_id)
-        if not erasure.wiped:
+            validate_id(user_id, "user_id")
+        erasure = await self._read(self.store.erase_user, user_id)
+        if not erasure.purged:
             _log.warning("erased a user; other readers keep the old pages in the files for now")
 
     # -- for /metrics -------------------------------------------------------------------------
 
     def event_count(self) -> float:
-        return float(event_count(self.store))
+        return float(self.store.n_events())
 
     def online_rmse(self) -> float | None:
         """Return the error of logged predictions, of all processes that share the store."""
-        recent = online(self.store)
+        recent = online_error(self.store)
         return None if recent is None else recent.rmse
 
     # -- parts --------------------------------------------------------------------------------
@@ -121,19 +119,21 @@ class UserRatings:
         return [self._find_item(predictor, item) for item in items]
 
     def _find_item(self, predictor: Predictor, item: str) -> str | None:
-        if id_index(predictor.items, item) >= 0 or has_item(self.store, item):
+        if id_index(predictor.items, item) >= 0 or self.store.has_item(item):
             return item
         index = predictor.catalog.certain(item)
         return None if index is None else str(predictor.items.raw(index))
 
     def _log_prediction(self, model: LoadedModel, event: Event, result: AppendResult) -> None:
         predictor = model.predictor
-        item, user = id_index(predictor.items, event.item), user_index(predictor, event.person)
-        self.requests[user >= 0] += 1
-        is_new = result.new and result.event is not None and event.rating is not None
-        if is_new and item >= 0 and (user >= 0 or predictor.fitted.takes_histories):
-            assert result.event is not None
-            self._prequential_log.note(PendingPrediction(model, result.event, event.person, item))
+        item = id_index(predictor.items, event.item_id)
+        in_model = user_index(predictor, event.user_id) >= 0
+        self.requests[in_model] += 1
+        if result.event_id is None or event.rating is None or item < 0:
+            return
+        if in_model or predictor.fitted.takes_histories:
+            predict = partial(_predict, model, event.user_id, item)
+            self._prequential_log.submit(event.user_id, result.event_id, predict)
 
     async def _read(self, function: Callable[..., T], *args: object) -> T:
         with _store_errors():
@@ -149,6 +149,19 @@ class UserRatings:
                 f"not written within {self._limits.work_seconds:g} s, and it is not known whether "
                 "it will be; send it again",
             ) from None
+
+
+def _predict(
+    model: LoadedModel, user_id: str, item: int, ratings: list[StoredRating]
+) -> LoggedPrediction | None:
+    """Return the prediction of a rating from the earlier ones; None for an unknown user."""
+    predictor = model.predictor
+    if not predictor.fitted.takes_histories and not ratings:
+        return None
+    user = resolve_stored_user(predictor, user_id, ratings)
+    predicted = predictor.predicted(np.array([item]), user.user, history=user.history)
+    in_model = user_index(predictor, user_id) >= 0
+    return LoggedPrediction(float(predicted.predictions[0]), in_model, model.fingerprint)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ async def list_ratings(user: User, model: Model, ratings: Ratings) -> Response:
     """Return the current ratings of a user."""
     stored = await ratings.ratings(model, user)
     in_training_data = bool(stored) and user_index(model.predictor, user) >= 0
-    rows = [_rating_row(model, one.item, one.rating, one.at) for one in stored]
+    rows = [_rating_row(model, one.item_id, one.rating, one.timestamp) for one in stored]
     return json_response(
         dict, {"user_id": user, "in_training_data": in_training_data, "ratings": rows}
     )
@@ -69,7 +69,7 @@ async def add_ratings(
     items = await ratings.find_items(model, [str(name) for name in names])
     check_different([item for item in items if item is not None])
     events = [
-        Event(user, item, "rate", entry["rating"])
+        Event(user, item, "rating", entry["rating"])
         for entry, item in zip(body.ratings, items, strict=True)
         if item is not None
     ]
@@ -96,7 +96,7 @@ async def put_rating(
     (item,) = await ratings.find_items(model, [item_id])
     if item is None:
         raise unknown_item(item_id, "item_id")
-    event = Event(user, item, "pick" if body.rating is None else "rate", body.rating)
+    event = Event(user, item, "interaction" if body.rating is None else "rating", body.rating)
     (result,) = await ratings.append(model, [event])
     return json_response(_changed_row, model, event, result)
 
@@ -107,7 +107,7 @@ async def delete_rating(
 ) -> None:
     """Withdraw a rating."""
     (item,) = await ratings.find_items(model, [item_id])
-    await ratings.append(model, [Event(user, item or item_id, "withdraw")])
+    await ratings.append(model, [Event(user, item or item_id, "withdrawal")])
 
 
 @router.delete("", status_code=204, dependencies=[Depends(require_service)])
@@ -161,7 +161,7 @@ def user_recommendations(
     candidates, unknown = known_ids(predictor, query.candidate_items, texts=True)
     excluded, unknown_too = known_ids(predictor, query.exclude_items, texts=True)
     if query.exclude_seen:
-        rated = [one.item for one in stored if id_index(predictor.items, one.item) >= 0]
+        rated = [one.item_id for one in stored if id_index(predictor.items, one.item_id) >= 0]
         excluded = [*(excluded or []), *(predictor.items.typed(item) for item in rated)]
     top = rank_items(model, user, query, candidates, excluded)
     return {
@@ -185,6 +185,6 @@ def _rating_row(model: LoadedModel, item: str, rating: float | None, timestamp: 
 
 
 def _changed_row(model: LoadedModel, event: Event, result: AppendResult) -> Row:
-    row = _rating_row(model, event.item, event.rating, result.at)
-    in_model = id_index(model.predictor.items, event.item) >= 0
-    return row | {"changed": result.new, "in_model": in_model}
+    row = _rating_row(model, event.item_id, event.rating, result.timestamp)
+    in_model = id_index(model.predictor.items, event.item_id) >= 0
+    return row | {"changed": result.event_id is not None, "in_model": in_model}
