@@ -19,7 +19,7 @@ _SEEN = """nodes => nodes.filter((node) => {
 
 def _in_sight(page: Page) -> list[str]:
     """The films that are wholly on the screen."""
-    return [str(text) for text in page.locator(".film").evaluate_all(_SEEN)]
+    return [str(text) for text in page.locator(".item-card").evaluate_all(_SEEN)]
 
 
 def _answer(visit: Visit, stars: int) -> str:
@@ -59,8 +59,8 @@ def test_a_first_visit_on_a_phone(visit_to: Open, picks: str) -> None:
     expect(told).to_contain_text(asked[-1][:-5])
     visit.picture("phone-rated")
 
-    page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).press("Enter")
-    reasons = page.locator(".film").first.locator(".moves li")
+    visit.more("Why").press("Enter")
+    reasons = page.locator(".item-card").first.locator(".moves li")
     expect(reasons).to_have_count(3)
     sizes = reasons.locator(".bar i").evaluate_all("bars => bars.map(bar => bar.offsetWidth)")
     wide = reasons.locator(".bar").first.evaluate("bar => bar.offsetWidth")
@@ -71,7 +71,7 @@ def test_a_first_visit_on_a_phone(visit_to: Open, picks: str) -> None:
     for size, change in zip(sizes, changes, strict=True):  # half the width is half a star
         assert abs(size - min(abs(change), 0.5) * wide) < 0.02 * wide + 2, (size, change)
     visit.picture("phone-why")
-    page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).press("Enter")
+    visit.more("Why").press("Enter")
 
     with page.expect_response("**/recommendations") as answer:
         page.get_by_role("button", name="Romance", exact=True).press("Enter")

@@ -68,7 +68,7 @@ def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
         visit.page.click("#clear")
     visit.settled()
     first = answer.value.json()["items"][0]
-    card = visit.page.locator(".film").first
+    card = visit.page.locator(".item-card").first
     for name, given in (("--size", "probabilities"), ("--usual", "baseline")):
         script = f"bars => bars.map(bar => Number(bar.style.getPropertyValue('{name}')))"
         sizes = card.locator(".bars i").evaluate_all(script)
@@ -90,8 +90,8 @@ def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
     page.click("#clear")
     for text, rating in _NEW.items():
         visit.rate(text, rating)
-    card = page.locator(".film").first
-    card.get_by_role("button", name=re.compile(r"^Why\?")).click()
+    card = page.locator(".item-card").first
+    visit.more("Why", card).click()
     lines = card.locator(".moves li")
     expect(lines).to_have_count(3)
     told = lines.locator(".by").all_inner_texts()
@@ -104,7 +104,7 @@ def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
     title = card.locator("h3").inner_text()
     page.get_by_role("button", name="Remove Alien (1979)").click()
     visit.settled()
-    same = page.locator(".film").filter(has_text=title)
+    same = page.locator(".item-card").filter(has_text=title)
     expect(same.locator(".moves li")).to_have_count(2)
     expect(same.locator(".moves")).not_to_contain_text("Alien")
 
@@ -134,9 +134,9 @@ def test_undo_takes_back_one_step_at_a_time(visit_to: Open, url: str) -> None:
 
 def test_a_film_of_the_list_can_be_rated_there(visit: Visit) -> None:
     page = visit.page
-    card = page.locator(".film").nth(1)
+    card = page.locator(".item-card").nth(1)
     title = card.locator("h3").inner_text()
-    held = page.locator(".film").filter(has_text=title)
+    held = page.locator(".item-card").filter(has_text=title)
     card.get_by_role("button", name=re.compile("^Rate it")).click()
     for name in ("2 of 5", "4 of 5"):  # thinking again: the film stays while it is being rated
         visit.changing(held.get_by_role("radio", name=name, exact=True).check)

@@ -208,7 +208,7 @@ def test_skeletons_until_the_first_answer(visit_to: Open, url: str) -> None:
     page.route("**/recommendations", lambda route: held.append(route))
     page.goto(url)
     expect(page.locator("#ask")).to_be_visible()
-    assert page.locator(".ghost").count() >= 4
+    assert page.locator(".skeleton").count() >= 4
     expect(page.locator("#films")).to_have_attribute("aria-busy", "true")
     visit.picture("waiting")
     held[0].continue_()

@@ -246,7 +246,7 @@ def test_a_missing_store_is_created_on_first_use(
                 main()
             assert not ended.value.code
             said.append(capsys.readouterr().err)
-    assert f"{path}: created a new, empty store\n" in said[0]
+    assert f"{path}: created an empty store\n" in said[0]
     assert "created" not in said[1]
     assert stores == [str(path)] * 2
     missing = failing(

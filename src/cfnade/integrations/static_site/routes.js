@@ -1,7 +1,7 @@
 // The questions of the page, answered as the service does it (src/cfnade/server/routers/inference.py).
 
 import { nextQuestion } from "./active_learning.js";
-import { called, named } from "./films.js";
+import { called, named } from "./format.js";
 import { mean } from "./model.js";
 
 const TAIL = 0.1; // what may lie beyond either end of an interval

@@ -2,14 +2,14 @@
 
 import { call } from "./api.js";
 import { announce, byId, el, on } from "./dom.js";
-import { called, named } from "./films.js";
-import { ratingInput } from "./stars.js";
+import { called, named } from "./format.js";
+import { ratingInput } from "./rating_input.js";
 
 const WANTED = 10;
 const MORE = 5; // when asked for more
 const MOMENT = 450; // milliseconds in which a rating by pointer can be seen before the next question
 
-export function mountAsk({ model, scale, store, words }) {
+export function mountOnboarding({ model, scale, store, words }) {
   const box = byId("ask");
   let asked = new AbortController();
   let film = null;

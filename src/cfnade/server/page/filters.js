@@ -39,7 +39,7 @@ const PERSONAL = {
 const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? TASTE : PERSONAL) : null);
 
 /** The part of a request that says it; the middle says nothing. */
-export function wishesOf({ knob, genres, decades, thin, away }, model) {
+export function rankingOptions({ knob, genres, decades, thin, away }, model) {
   const kind = kindOf(model);
   return {
     ...(kind && knob ? kind.ask(knob) : {}),
@@ -50,11 +50,11 @@ export function wishesOf({ knob, genres, decades, thin, away }, model) {
   };
 }
 
-export function mountWishes({ model, store }) {
+export function mountFilters({ model, store }) {
   const kind = kindOf(model);
   byId("dial").hidden = kind === null;
   byId("filters").hidden = model.genres.length + model.decades.length === 0;
-  byId("wishes").hidden = byId("dial").hidden && byId("filters").hidden;
+  byId("ranking").hidden = byId("dial").hidden && byId("filters").hidden;
   if (kind) mountKnob(kind, store);
   const decades = model.decades.map(({ decade }) => chip("decades", decade, `${decade}s`, store));
   const genres = model.genres.map((genre) => chip("genres", genre, genre, store));

@@ -2,14 +2,14 @@
 
 import { call } from "./api.js";
 import { announce, byId, debounce, el } from "./dom.js";
-import { called, named } from "./films.js";
+import { called, named } from "./format.js";
 
 const BRIGHT = 6; // films named beside the map
 const NAMED = 26; // films named on it, at most
 const REACH = 18; // pixels within which a film is meant
 
 /** Returns show(on). The places come once, the light after every change while it is shown. */
-export function mountMap({ model, scale, store, words, personOf, onRate }) {
+export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   const canvas = byId("map-canvas");
   let films = null; // {item, x, y, light}
   let shown = false;

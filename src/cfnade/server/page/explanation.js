@@ -1,8 +1,8 @@
 // "Why?": which of the known ratings and picks led to it, each left out in turn.
 
 import { call } from "./api.js";
-import { aside, el, plural } from "./dom.js";
-import { named } from "./films.js";
+import { hiddenText, el, plural } from "./dom.js";
+import { named } from "./format.js";
 
 const SHOWN = 8;
 const WHOLE = 8; // a bar is full at this part of the scale: half a star of five, for every film
@@ -88,8 +88,8 @@ function row(line, most, scale, byLevel) {
   const rating = scale.text(line.rating);
   const what = byLevel
     ? [`Rated ${rating} by ${plural(line.count, "person", "people")}`]
-    : [named(line).name, aside(", your rating"), el("span", { class: "year" }, ` ${rating}`)];
-  const without = aside(` (${scale.show(line.prediction_without)} without it)`);
+    : [named(line).name, hiddenText(", your rating"), el("span", { class: "year" }, ` ${rating}`)];
+  const without = hiddenText(` (${scale.show(line.prediction_without)} without it)`);
   const by = el("span", { class: "by" }, scale.signed(line.difference, most), without);
   return el("li", {}, el("span", {}, ...what), bar, by);
 }
