@@ -44,7 +44,7 @@ def test_a_recommendation_takes_a_short_walk(
                 assert answer.status_code == 200
             recording.clear()
     finally:
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     for (max_modules, max_functions), package in ((MAX_SERVER, "/server/"), (MAX_ALL, "/")):
         own = [code for code in entered if code.co_filename.startswith(ROOT + package)]
         modules = sorted({code.co_filename.removeprefix(ROOT) for code in own})
