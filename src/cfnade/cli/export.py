@@ -118,9 +118,9 @@ def site(
     """
     from cfnade.cli.user_input import load_predictor
     from cfnade.integrations.static_site import write_web
-    from cfnade.server.item_metadata import validate_item_name
+    from cfnade.server.settings import validate_item_name
 
-    written = write_web(load_predictor(model), out, noun=validate_item_name(item_name))
+    written = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
     size = f"{written.bytes / 1e6:.2f} MB in total"
     print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")
     print(f"to look at it: python -m http.server -d {out}; any web server can host it")
