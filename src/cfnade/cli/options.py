@@ -205,7 +205,10 @@ ModelFolder = Annotated[
 ]
 Overwrite = Annotated[bool, _output("--overwrite", help="Replace the model in the folder.")]
 SaveEvery = Annotated[
-    float, _output("--save-every", metavar="SECONDS", min=0, help="Time between saved states.  [default: 30]")
+    float,
+    _output(
+        "--save-every", metavar="SECONDS", min=0, help="Time between saved states.  [default: 30]"
+    ),
 ]
 WithoutContext = Annotated[
     bool, _output("--without-context", help="Do not store the ratings in the model.")
