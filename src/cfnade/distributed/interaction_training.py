@@ -119,11 +119,11 @@ class RankingValidation:
 
     def __init__(self, owned: RankData, rows: InteractionRows, seed: int) -> None:
         self._group, valid = owned.part.group, owned.valid
-        people = np.flatnonzero(owned.asked)
+        people = np.flatnonzero(owned.valid_counts)
         if len(people) > ASKED:
             people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
         self._known = rows.select(people)
-        self._wanted = owned.asked[people].astype(np.int64)
+        self._wanted = owned.valid_counts[people].astype(np.int64)
         own = np.flatnonzero(np.isin(valid.rows, people))
         numbers = np.searchsorted(people, valid.rows[own])
         self._answers: tuple[IntArray, Array] = numbers, valid.columns[own]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.integrations.fold_in_export import NadePart, Part, Portable, portable
+from cfnade.integrations.fold_in_export import FoldInTables, NadePart, Part, fold_in_tables
 from cfnade.server.item_map import item_map
 from cfnade.server.sample_profiles import samples_of
 from cfnade.utils.files import atomic_write
@@ -49,7 +49,7 @@ class Written(NamedTuple):
 def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) -> Written:
     """Write the page and the model; other files in the folder stay. `noun` is what an item is."""
     tables = _Tables()
-    about = _described(predictor, portable(predictor.fitted), tables) | {"noun": noun}
+    about = _described(predictor, fold_in_tables(predictor.fitted), tables) | {"noun": noun}
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
     content |= _page()
@@ -99,7 +99,7 @@ class _Tables:
         return start
 
 
-def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[str, Any]:
+def _described(predictor: Predictor, given: FoldInTables, tables: _Tables) -> dict[str, Any]:
     context, items = predictor.fitted.context, given.items
     ids, titles, counts = context.item_ids[items], context.titles, predictor.item_counts[items]
     return {
