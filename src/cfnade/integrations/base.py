@@ -1,4 +1,4 @@
-"""What the plugins share: a model of somebody else's users, items and ratings."""
+"""What the integrations share: fitting a model to arrays of users, items and ratings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.parameters import Arguments
 
-NOBODY = -1
-"""An id that no library gives: users and items are numbered from 0 in all of them."""
+UNKNOWN_ID = -1
+"""No library has this id: all number users and items from 0."""
 
 
-def model_of(told: Arguments, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
-    """Trained on these (n,) each; a pair that comes twice counts with its mean."""
+def fit_model(arguments: Arguments, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
+    """Return a model fitted to ratings, (n,) each; repeated pairs count once, with their mean."""
     table = RawTable.from_arrays(users, items, np.asarray(values, np.float64))
     ratings = build(table, LoadOptions(duplicates="mean", **options))
-    arguments = {one.name: getattr(told, one.name) for one in fields(Arguments)}
-    return CFNADE(**arguments).fit(ratings)
+    return CFNADE(**{f.name: getattr(arguments, f.name) for f in fields(Arguments)}).fit(ratings)

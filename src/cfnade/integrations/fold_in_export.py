@@ -157,16 +157,13 @@ class FoldInModule(nn.Module):
         values: Values of the rating levels, (K,).
     """
 
+    values: Tensor
+    baseline: Tensor
+
     def __init__(self, tables: FoldInTables, values: Sequence[float]) -> None:
         super().__init__()
         self._weights = [weight for weight, _ in tables.members]
-        self._members = nn.ModuleList(
-            nn.ModuleList(
-                _NadeModule(part) if isinstance(part, NadePart) else _RidgeModule(part)
-                for part in parts
-            )
-            for _, parts in tables.members
-        )
+        self._members = nn.ModuleList(_MemberModule(parts) for _, parts in tables.members)
         self.register_buffer("values", torch.tensor(values, dtype=torch.float32))
         self.register_buffer("baseline", torch.from_numpy(tables.baseline))
 
@@ -179,16 +176,33 @@ class FoldInModule(nn.Module):
         """
         cells = items * len(self.values) + levels
         mixed = torch.zeros_like(self.baseline)
-        for weight, components in zip(self._weights, self._members, strict=True):
-            scores = sum(component(items, cells) for component in components)
-            mixed = mixed + weight * torch.softmax(scores, 1)
+        for weight, member in zip(self._weights, self._members, strict=True):
+            mixed = mixed + weight * member(items, cells)
         is_empty = torch.ones_like(items).sum() == 0
         probabilities = torch.where(is_empty, self.baseline, mixed)
         return probabilities, probabilities @ self.values
 
 
+class _MemberModule(nn.Module):
+    """The distributions of one member, (M, K)."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        super().__init__()
+        self._components = nn.ModuleList(
+            _NadeModule(part) if isinstance(part, NadePart) else _RidgeModule(part)
+            for part in parts
+        )
+
+    def forward(self, items: Tensor, cells: Tensor) -> Tensor:
+        first, *others = (component(items, cells) for component in self._components)
+        return torch.softmax(sum(others, first), 1)
+
+
 class _Scores(nn.Module):
     """Scores of all items from the state of a user."""
+
+    V: Tensor
+    b: Tensor
 
     def __init__(self, V: Array, b: Array) -> None:
         super().__init__()
@@ -207,6 +221,11 @@ class _Scores(nn.Module):
 
 class _NadeModule(_Scores):
     """Eq. 2, 9 and 20 of the paper."""
+
+    W: Tensor
+    B: Tensor | None
+    Q: Tensor | None
+    c: Tensor
 
     def __init__(self, part: NadePart) -> None:
         super().__init__(*((t.cumsum(1) if part.shared else t) for t in (part.V, part.b)))
@@ -237,6 +256,12 @@ class _NadeModule(_Scores):
 
 class _RidgeModule(_Scores):
     """The state (γ m, ω) of a ridge component, in double precision: a posterior is an inverse."""
+
+    u: Tensor
+    q: Tensor
+    prior: Tensor
+    evidence: Tensor
+    importance: Tensor
 
     def __init__(self, part: RidgePart) -> None:
         super().__init__(part.V.cumsum(1), part.b.cumsum(1))
