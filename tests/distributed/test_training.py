@@ -404,7 +404,7 @@ def test_ranks_load_the_columns_of_their_own_ids(
 ) -> None:
     from cfnade.distributed import load_partition as saved_columns
 
-    monkeypatch.setattr(saved_columns, "_MOST", 100)  # numbers at a time: some columns of a table
+    monkeypatch.setattr(saved_columns, "_CHUNK", 100)  # numbers at a time: some columns of a table
     on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
     whole = checkpoint.load(tmp_path)
     ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}

@@ -1,6 +1,6 @@
-"""The folder of a model whose columns lie on many ranks, written by rank 0 some columns at a time.
+"""Write a model whose columns are on several ranks: rank 0 gathers and writes them in chunks.
 
-It is an ordinary folder (docs/checkpoint.md). Nothing whole is ever in memory but tables of ids.
+The folder is an ordinary one (docs/checkpoint.md). Only tables of ids are whole in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from cfnade.implicit.sharpness import Sharpness
 from cfnade.utils.safetensors_io import write_chunks
 
 CHUNK = 1 << 22
-"""Numbers that travel at a time."""
+"""Numbers that are gathered at a time."""
 
 Chunks = Callable[[], Iterable[Array]]
 Shapes = dict[str, tuple[Any, tuple[int, ...]]]
@@ -70,7 +70,7 @@ class PartitionedModel:
         return [
             {
                 name: component.to_dict()
-                | {"columns": self.data_by_axis[str(component.axis)].part.whole}
+                | {"columns": self.data_by_axis[str(component.axis)].part.n_columns}
                 for name, component in member.components.items()
             }
             for member in self.members
@@ -85,7 +85,7 @@ def write_model(
     *,
     with_context: bool = True,
 ) -> None:
-    """Write the model as any other is saved. All ranks call this; rank 0 has the folder."""
+    """Write the folder of a model. All ranks call this; rank 0 writes."""
     first = model.data.part.group.rank == 0
     with commit_files(folder, FILES) if first else nullcontext(folder) as part:
         names = [WEIGHTS]
@@ -103,7 +103,7 @@ def write_model(
 
 
 def _write_weights(model: PartitionedModel, path: Path, first: bool) -> None:
-    """Every table by columns of the whole, and what was counted in training."""
+    """Write the tables of all columns, and the level counts of training."""
     shapes: Shapes = {}
     sources: dict[str, Chunks] = {}
     components = [
@@ -116,13 +116,13 @@ def _write_weights(model: PartitionedModel, path: Path, first: bool) -> None:
         for key, spec in component.spec(component.config).items():
             array, name = component.arrays[key], f"{prefix}/{key}"
             by_column = spec.column_axis == 0
-            shape = (data.part.whole, *array.shape[1:]) if by_column else array.shape
+            shape = (data.part.n_columns, *array.shape[1:]) if by_column else array.shape
             shapes[name] = (array.dtype, tuple(shape))
             sources[name] = _chunks_of(array, data, by_column)
     for data in model.data_by_axis.values():
         axis = other_axis(data.axis)
         counts = data.ratings.level_counts(axis)
-        shapes[f"{COUNTS}/{axis}"] = (np.int64, (data.part.whole, counts.shape[1]))
+        shapes[f"{COUNTS}/{axis}"] = (np.int64, (data.part.n_columns, counts.shape[1]))
         sources[f"{COUNTS}/{axis}"] = _chunks_of(counts, data, True)
     if model.interactions is not None:
         _add_interactions(model, model.interactions, shapes, sources)
@@ -135,9 +135,9 @@ def _add_interactions(
     shapes: Shapes,
     sources: dict[str, Chunks],
 ) -> None:
-    """Add the network's tables by items of the whole."""
+    """Add the tables of the network for all items."""
     assert model.items is not None
-    data, M = model.items, model.items.part.whole
+    data, M = model.items, model.items.part.n_columns
     arrays = {name: t.detach().numpy() for name, t in interactions.network.state_dict().items()}
     W, V, b, c = (arrays[name] for name in "WVbc")
     shapes |= {
@@ -157,11 +157,11 @@ def _add_interactions(
 
 
 def _write(path: Path, shapes: Shapes, sources: dict[str, Chunks], first: bool) -> None:
-    """On rank 0 the file, from what the others send."""
+    """Write the file on rank 0; the other ranks send their columns."""
     if first:
         write_chunks(path, shapes, lambda name: sources[name](), {})
         return
-    # The others send in the same order in which rank 0 asks.
+    # Rank 0 gathers the arrays in the same order.
     for name in sorted(shapes, key=lambda name: (-np.dtype(shapes[name][0]).itemsize, name)):
         for _ in sources[name]():
             pass
@@ -173,27 +173,27 @@ def _chunks_of(array: Array, data: RankData, by_column: bool) -> Chunks:
     return lambda: _by_column(array, data)
 
 
-def _by_column(own: Array, data: RankData) -> Iterator[Array]:
-    """A table of all columns, some at a time, from the ranks' own; nothing but on rank 0."""
-    part, width = data.part, max(1, int(np.prod(own.shape[1:])))
+def _by_column(array: Array, data: RankData) -> Iterator[Array]:
+    """Yield the table of all columns in chunks, on rank 0; the other ranks yield nothing."""
+    part, width = data.part, max(1, int(np.prod(array.shape[1:])))
     step = max(1, CHUNK // width)
-    for first in range(0, part.whole, step):
-        end = min(first + step, part.whole)
+    for first in range(0, part.n_columns, step):
+        end = min(first + step, part.n_columns)
         lo, hi = np.searchsorted(part.columns, (first, end))
-        places = part.group.gather(part.columns[lo:hi])
-        values = part.group.gather(own[lo:hi])
+        indices = part.group.gather(part.columns[lo:hi])
+        values = part.group.gather(array[lo:hi])
         if part.group.rank == 0:
-            whole = np.empty((end - first, *own.shape[1:]), own.dtype)
-            for place, value in zip(places, values, strict=True):
-                whole[place - first] = value
-            yield whole
+            chunk = np.empty((end - first, *array.shape[1:]), array.dtype)
+            for index, value in zip(indices, values, strict=True):
+                chunk[index - first] = value
+            yield chunk
 
 
 # -- everything else -----------------------------------------------------------------------------
 
 
 def _write_ids(model: PartitionedModel, part: Path, with_context: bool) -> list[str]:
-    """The ids of both, or of the columns alone."""
+    """Write the ids of both axes, or without context of the columns alone. Returns the files."""
     names = {"user": USERS, "item": ITEMS}
     if not with_context:
         names.pop(model.data.axis)
@@ -203,13 +203,13 @@ def _write_ids(model: PartitionedModel, part: Path, with_context: bool) -> list[
 
 
 def _write_context(shards: ShardedRatings, data: RankData, path: Path) -> None:
-    """The training and validation ratings, part by part."""
+    """Write the training and validation ratings, partition by partition."""
     axis, count = data.axis, shards.sizes["train"] + shards.sizes["valid"]
     arrays: dict[str, Callable[[ColumnRatings], Array | None]] = {
-        f"{axis}s": lambda some: some.row_indices,
-        f"{other_axis(axis)}s": lambda some: some.columns[some.rows.columns],
-        "levels": lambda some: some.rows.levels,
-        "weights": lambda some: some.weights,
+        f"{axis}s": lambda ratings: ratings.row_indices,
+        f"{other_axis(axis)}s": lambda ratings: ratings.columns[ratings.rows.columns],
+        "levels": lambda ratings: ratings.rows.levels,
+        "weights": lambda ratings: ratings.weights,
     }
 
     def chunks(name: str) -> Iterator[Array]:
@@ -228,7 +228,7 @@ def _described(
     facts: dict[str, Any],
     with_context: bool,
 ) -> FittedModel:
-    """The model as model.json describes it: sizes, and no numbers."""
+    """Return the model as model.json describes it: sizes without arrays."""
     shards = model.shards
     members = tuple(saved_member(described, {}) for described in model.described_members())
     count = shards.sizes["train"] + shards.sizes["valid"] if with_context else 0
@@ -241,13 +241,17 @@ def _described(
         with_context,
         facts,
         interaction_model=(
-            None if model.interactions is None else _blank_model(model.interactions, shards.n_items)
+            None
+            if model.interactions is None
+            else _described_interactions(model.interactions, shards.n_items)
         ),
     )
 
 
-def _blank_model(interactions: PartitionedInteractionModel, items: int) -> InteractionModel:
-    """As model.json describes it."""
+def _described_interactions(
+    interactions: PartitionedInteractionModel, items: int
+) -> InteractionModel:
+    """Return the interaction model as model.json describes it."""
     config = replace(interactions.network.config, columns=items)
     components = {
         "set-nade": SetNade(config, {}),

@@ -21,7 +21,7 @@ from cfnade.kernels.sampling import PartialRows
 
 
 class RankRatings(Dataset):
-    """Training ratings in a rank's columns, which are numbered within its own.
+    """Training ratings in a rank's columns, which are numbered within its train.
 
     By users these are the ratings of its own items, by items those of its own users. Rows have the
     numbers of the whole data, and row counts are those of all ranks.
@@ -64,7 +64,7 @@ class HeldOutRatings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankData:
-    """A rank's training and validation ratings; columns are numbered within its own."""
+    """A rank's training and validation ratings; columns are numbered within its train."""
 
     axis: Axis
     """What the rows are."""
@@ -92,33 +92,33 @@ def load_rank_data(
         axis: What the rows are.
         refit: Whether validation ratings are trained on, too.
     """
-    own = shards.load(axis, "train", group.rank, group.size)
+    train = shards.load(axis, "train", group.rank, group.size)
     valid = shards.load(axis, "valid", group.rank, group.size)
-    row_counts, valid_counts = (_row_counts(group, part.rows) for part in (own, valid))
+    row_counts, valid_counts = (_row_counts(group, part.rows) for part in (train, valid))
     held_out = HeldOutRatings(valid.row_indices, valid.rows.columns, valid.rows.levels)
     if refit:
-        own, row_counts = _merge(own, valid, row_counts), row_counts + valid_counts
-    rows, K = own.rows, len(shards.scale)
+        train, row_counts = _merge(train, valid, row_counts), row_counts + valid_counts
+    rows, K = train.rows, len(shards.scale)
     rows = replace(rows, n_columns=max(1, rows.n_columns))
-    indices = {axis: own.row_indices, other_axis(axis): rows.columns}
+    indices = {axis: train.row_indices, other_axis(axis): rows.columns}
     ids = placeholder_ids(shards.n_users), placeholder_ids(shards.n_items)
     columns = indices["user"], indices["item"], rows.levels
     grouped, counts = {axis: rows}, {axis: row_counts}
     ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, row_counts=counts)
     totals = group.all_reduce(np.bincount(rows.levels, minlength=K).astype(np.int64))
-    partial_rows = PartialRows(own.position_in_row, row_counts)
+    partial_rows = PartialRows(train.position_in_row, row_counts)
     n_columns = shards.count(other_axis(axis))
     part = ColumnPartition(
-        group, own.columns, n_columns, totals, partial_rows, partial(owner_of, group.size)
+        group, train.columns, n_columns, totals, partial_rows, partial(owner_of, group.size)
     )
-    return RankData(axis, ratings, part, held_out, valid_counts, own.weights)
+    return RankData(axis, ratings, part, held_out, valid_counts, train.weights)
 
 
 def _merge(train: ColumnRatings, valid: ColumnRatings, train_counts: IndexArray) -> ColumnRatings:
     """Return the ratings of both; in each row those of validation come last, as in one process."""
-    later = valid.position_in_row + train_counts[valid.row_indices]
+    valid_positions = valid.position_in_row + train_counts[valid.row_indices]
     row = np.concatenate([train.row_indices, valid.row_indices])
-    position = np.concatenate([train.position_in_row, later.astype(np.int32)])
+    position = np.concatenate([train.position_in_row, valid_positions.astype(np.int32)])
     order = np.lexsort((position, row))
     rows = replace(
         train.rows,
@@ -132,18 +132,19 @@ def _merge(train: ColumnRatings, valid: ColumnRatings, train_counts: IndexArray)
     return ColumnRatings(rows, train.columns, position[order], weights)
 
 
-def _row_counts(group: ProcessGroup, own: CsrRows) -> IndexArray:
+def _row_counts(group: ProcessGroup, rows: CsrRows) -> IndexArray:
     """Return the number of ratings of each whole row, (N,)."""
-    return group.all_reduce(own.counts().astype(np.int32))
+    return group.all_reduce(rows.counts().astype(np.int32))
 
 
 def both_ways(user: RankData, item: RankData) -> RankRatings:
     """Return the ratings of both, for a member with both axes as rows."""
-    one, other = user.ratings, item.ratings
+    by_user, by_item = user.ratings, item.ratings
     return RankRatings(
-        *(one.users, one.items, one.levels, one.scale, one.user_ids, one.item_ids),
-        grouped=one.grouped | other.grouped,
-        row_counts=one.row_counts | other.row_counts,
+        *(by_user.users, by_user.items, by_user.levels, by_user.scale),
+        *(by_user.user_ids, by_user.item_ids),
+        grouped=by_user.grouped | by_item.grouped,
+        row_counts=by_user.row_counts | by_item.row_counts,
     )
 
 

@@ -47,39 +47,39 @@ class RankStateStore(StateStore):
 
     def write(self, tensors: dict[str, Tensor], state: LoopState, identity: dict[str, Any]) -> None:
         name = f"{state.epoch:05d}-{state.step:09d}"
-        write_state(self._own(name), tensors, state, identity)
+        write_state(self._state_folder(name), tensors, state, identity)
         self.group.barrier()
         if self.group.rank == 0:
-            written = {"state": name, "ranks": self.group.size}
-            write_text(self.folder / FOLDER / COMMIT, json.dumps(written) + "\n")
-        self.group.barrier()  # until then the earlier one counts
-        for earlier in self._own(name).parent.iterdir():
+            commit = {"state": name, "ranks": self.group.size}
+            write_text(self.folder / FOLDER / COMMIT, json.dumps(commit) + "\n")
+        self.group.barrier()  # until then the earlier state may be needed
+        for earlier in self._state_folder(name).parent.iterdir():
             if earlier.name != name:
                 shutil.rmtree(earlier)
 
     def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], LoopState]:
-        written = self.group.broadcast(self._committed())
-        where = self.folder / FOLDER / COMMIT
-        if not isinstance(written, dict) or set(written) != {"state", "ranks"}:
+        commit = self.group.broadcast(self._read_commit())
+        path = self.folder / FOLDER / COMMIT
+        if not isinstance(commit, dict) or set(commit) != {"state", "ranks"}:
             raise TrainingError(
-                f"{where}: cannot be resumed: it is damaged; start again (--overwrite)"
+                f"{path}: cannot be resumed: it is damaged; start again (--overwrite)"
             )
-        if written["ranks"] != self.group.size:
+        if commit["ranks"] != self.group.size:
             raise TrainingError(
-                f"{self.folder}: was begun by {written['ranks']} ranks, and these are "
-                f"{self.group.size}: each keeps its own columns. Go on with as many (torchrun "
-                f"--nproc-per-node × --nnodes = {written['ranks']}), or start anew with --overwrite"
+                f"{self.folder}: was begun by {commit['ranks']} ranks, and these are "
+                f"{self.group.size}: each keeps its own columns. Resume with as many (torchrun "
+                f"--nproc-per-node × --nnodes = {commit['ranks']}), or start anew with --overwrite"
             )
-        return read_state(self._own(written["state"]), identity)
+        return read_state(self._state_folder(commit["state"]), identity)
 
     def exists(self) -> bool:
-        written = self.folder / FOLDER / COMMIT
-        return self.group.any_rank(self.group.rank == 0 and written.exists())
+        path = self.folder / FOLDER / COMMIT
+        return self.group.any_rank(self.group.rank == 0 and path.exists())
 
-    def _own(self, name: str) -> Path:
+    def _state_folder(self, name: str) -> Path:
         return self.folder / FOLDER / f"rank-{self.group.rank:03d}" / name
 
-    def _committed(self) -> Any:
+    def _read_commit(self) -> Any:
         """Return the content of the commit file on rank 0; None if it is damaged."""
         if self.group.rank > 0:
             return None
@@ -102,8 +102,8 @@ def history(out: Path, n_members: int = 1) -> list[dict[str, Any]]:
         if not (folder / COMMIT).exists():
             continue
         name = json.loads((folder / COMMIT).read_text())["state"]
-        own = read_history(folder / "rank-000" / name)
-        records += own if n_members == 1 else [{"member": number, **record} for record in own]
+        epochs = read_history(folder / "rank-000" / name)
+        records += epochs if n_members == 1 else [{"member": number, **record} for record in epochs]
     return records
 
 

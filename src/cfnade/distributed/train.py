@@ -127,9 +127,9 @@ def check_plan(plan: TrainingPlan) -> tuple[str, ...]:
         first.side, ridge=first.model.get("ridge", 0), time=bool(first.model.get("time", False))
     )
     axes = {component_axis(name) for name in names}
-    alike = len(set(member_groups(plan.members))) == 1
+    same_kind = len(set(member_groups(plan.members))) == 1
     partitionable = all(component_class(name).partitionable for name in names)
-    if not alike or not partitionable or (len(axes) > 1 and names != ("user", "item")):
+    if not same_kind or not partitionable or (len(axes) > 1 and names != ("user", "item")):
         sides = ",".join(dict.fromkeys(member.side for member in plan.members))
         raise TrainingError(
             f"side {sides!r} with components {' + '.join(names)} needs one process (cfnade train): "
@@ -189,18 +189,18 @@ class _RankTraining:
                 trained.append(self._train_member(number, plan, names, sets, validation))
         first = trained[0]
         epochs = [member.training.epochs for member in self._plan.members]
-        ended = [one.state.epoch >= most for one, most in zip(trained, epochs, strict=False)]
+        ended = [t.state.epoch >= most for t, most in zip(trained, epochs, strict=False)]
         stopped = len(trained) < len(epochs) or (not all(ended) and self.should_stop())
-        members = tuple(one.member for one in trained)
+        members = tuple(t.member for t in trained)
         model = self._model(members, sets)
         calibration: Calibration | None = None
         metrics: dict[str, Any] = {}
         if validation is not None:
             calibration, metrics = validation.calibrate(members)
-        diverged = next((one.diverged for one in trained if one.diverged), None)
+        diverged = next((t.diverged for t in trained if t.diverged), None)
         refitted = None
         if self._plan.members[0].training.refit and not stopped and diverged is None:
-            refitted = self._refit(names, [one.state.best_epoch for one in trained])
+            refitted = self._refit(names, [t.state.best_epoch for t in trained])
             stopped = refitted is None and self.should_stop()  # the refit can be resumed too
         outcome = self._outcome(first.state, metrics)
         outcome |= {"run": first.identity, "diverged": diverged, "stopped": stopped}
@@ -263,7 +263,7 @@ class _RankTraining:
             identity=identity,
         )
         continued = self._options.init_model is not None
-        if continued or any(one.starts_well for one in member.components.values()):
+        if continued or any(c.starts_well for c in member.components.values()):
             loop.validate_start()
         diverged = loop.run_until_diverged()
         finish_member(member, ratings)
@@ -367,21 +367,21 @@ class _RankTraining:
 
 
 def _member_facts(trained: Sequence[_Trained], plan: TrainingPlan) -> dict[str, Any]:
-    """Return what model.json says of several members."""
+    """Return the entries of model.json for several members."""
     return {
         "history": [
             {"member": number, **record}
-            for number, one in enumerate(trained)
-            for record in one.state.history
+            for number, member in enumerate(trained)
+            for record in member.state.history
         ],
         "members": [
             {
-                "seed": member.training.seed,
-                "side": member.side,
-                "best_epoch": one.state.best_epoch,
-                "best_rmse": (one.state.best or {}).get("rmse"),
+                "seed": member_plan.training.seed,
+                "side": member_plan.side,
+                "best_epoch": member.state.best_epoch,
+                "best_rmse": (member.state.best or {}).get("rmse"),
             }
-            for one, member in zip(trained, plan.members, strict=False)
+            for member, member_plan in zip(trained, plan.members, strict=False)
         ],
     }
 
@@ -391,11 +391,11 @@ def _copy_weights(
 ) -> None:
     """Copy the weights that an earlier model has for this rank's columns."""
     none: npt.NDArray[Any] = np.empty(0, np.int64)
-    own = {
+    column_ids = {
         other_axis(data.axis): shards.ids(other_axis(data.axis), data.part.columns) for data in sets
     }
-    ids = {"user": none, "item": none} | own
-    earlier = load_partition(folder, own)
+    ids = {"user": none, "item": none} | column_ids
+    earlier = load_partition(folder, column_ids)
     no_ratings = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
     ratings = make_dataset(*no_ratings, shards.scale, ids["user"], ids["item"])
     copy_known_weights(member, earlier, ratings, side)

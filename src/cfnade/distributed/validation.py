@@ -142,7 +142,7 @@ class _ValidationPairs:
     def scores(self, member: Member) -> FloatArray:
         """Return the sum of the scores of the member's components with such rows, (n, K)."""
         (rows, columns), data = self.cells, self._data
-        components = [one for one in member.components.values() if one.axis == data.axis]
+        components = [c for c in member.components.values() if c.axis == data.axis]
         csr, out = data.rows, np.empty((len(rows), len(data.ratings.scale)))
         for first in range(0, len(self._rows), ROWS):
             numbers = self._rows[first : first + ROWS]
