@@ -142,7 +142,7 @@ class RankingValidation:
         return scores
 
     def _standardized(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores with mean 0 and deviation 1 over all items, as InteractionModel adds them."""
+        """Return scores with mean 0 and deviation 1 over all items, as in InteractionModel."""
         doubles = scores[:, : self._n_columns].double()
         sums = torch.stack([doubles.sum(1), doubles.square().sum(1)]).numpy()
         self._group.all_reduce(sums)

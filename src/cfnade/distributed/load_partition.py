@@ -36,7 +36,7 @@ _CHUNK = 1 << 22  # numbers read at a time
 
 
 def verify_model(folder: Path) -> None:
-    """Raise CheckpointError for a damaged model, or one that ranks cannot share; reads every byte."""
+    """Read every byte; raise CheckpointError if it is damaged or ranks cannot share it."""
     manifest = read_manifest(resolve_file(folder, MANIFEST))
     paths = {name: resolve_file(folder, name) for name in manifest["files"]}
     verify_files(manifest["files"], paths)
