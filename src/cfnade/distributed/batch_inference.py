@@ -25,7 +25,7 @@ from cfnade.distributed.batch_tables import column, parse_histories, raw_ids, te
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.inference.scorer import FEW_CELLS
+from cfnade.inference.scorer import FEW_PAIRS
 from cfnade.utils.validation import check_choice
 
 WHAT = ("recommend", "predict", "evaluate")
@@ -165,7 +165,7 @@ def _parsed(frame: pl.DataFrame, name: str) -> Any:
 
 def _filled(count: int) -> Any:
     """Places of all, and of the last one again until they are more than a few. (≥ count,)."""
-    return np.minimum(np.arange(max(count, FEW_CELLS + 1) if count else 0), max(count - 1, 0))
+    return np.minimum(np.arange(max(count, FEW_PAIRS + 1) if count else 0), max(count - 1, 0))
 
 
 def _taken(raws: Any, places: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from cfnade.components.base import Row, What
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.online.engine import Store
 from cfnade.online.schema import EVENTS, ITEMS
 from cfnade.server.model_registry import LoadedModel
@@ -32,11 +32,11 @@ class Arrival:
 
     item: str
     title: str | None
-    what: What
+    entity: Entities
 
     @property
     def ratings(self) -> int:
-        return len(self.what.raters.columns)
+        return int(self.entity.counts()[0])
 
 
 @dataclass(eq=False)
@@ -86,11 +86,12 @@ def _look(store: Store, predictor: Predictor) -> list[Arrival]:
     return sorted((one for one in arrivals if one.ratings), key=lambda one: -one.ratings)[:MOST]
 
 
-def _folded(predictor: Predictor, said: dict[str, float | None]) -> What:
+def _folded(predictor: Predictor, said: dict[str, float | None]) -> Entities:
     """Ratings on the scale by people whom the model knows."""
     rated = {user_of(predictor, person): rating for person, rating in said.items()}
     ratings = {user: rating for user, rating in rated.items() if user >= 0 and rating is not None}
     values = np.array(list(ratings.values()), np.float64)
     levels, fits = predictor.scale.levels_of(values)
     users = np.array(list(ratings), np.int32)
-    return What(-1, Row(users[fits], levels[fits]))
+    known, context = (users[fits], levels[fits]), predictor.fitted.context
+    return Entities.of_histories([-1], [known], context.n_users, len(context.scale))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.components.base import What, Who
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.server.errors import ApiError
 from cfnade.server.schemas import Asker, NewItem, Rated
 from cfnade.utils.cancellation import check_cancelled
@@ -36,9 +36,9 @@ class ResolvedUser(NamedTuple):
     history: UserHistory | None
     ignored: list[Any]
 
-    def as_known_by(self, predictor: Predictor) -> Who:
-        """By index, with what they rated."""
-        return predictor.who(self.user) if self.history is None else self.history.who()
+    def as_known_by(self, predictor: Predictor) -> Entities:
+        """Return the user as queries have them."""
+        return predictor.user_entities(self.user, history=self.history)
 
 
 def resolve_user(predictor: Predictor, asker: Asker) -> ResolvedUser:
@@ -87,7 +87,7 @@ def known_ids(predictor: Predictor, given: list[Any] | None) -> tuple[Any, list[
     return known, [one for one, index in indices.items() if index is None]
 
 
-def new_items_in(predictor: Predictor, given: list[NewItem]) -> dict[int | str, What]:
+def new_items_in(predictor: Predictor, given: list[NewItem]) -> dict[int | str, Entities]:
     """New items by the names that they were given."""
     ratings: dict[int | str, Any] = {}
     for place, one in enumerate(given):

@@ -259,7 +259,7 @@ class _Question(NamedTuple):
 
 def _line(predictor: Predictor, who: ResolvedUser, one: Any) -> Answer:
     """A new item as a line of a list."""
-    line = answers.of_new(predictor, who, one.item, one.what)
+    line = answers.of_new(predictor, who, one.item, one.entity)
     return line | {"title": one.title or None, "score": line["expected"], "pick": None}
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade import __version__
-from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.inference.results import UserTopN
 from cfnade.server import schemas, visit_schemas
 from cfnade.server import settings as limits
@@ -287,7 +287,7 @@ def listed(loaded: LoadedModel, best: UserTopN) -> list[Answer]:
     ]
 
 
-def of_new(predictor: Predictor, who: ResolvedUser, name: int | str, item: What) -> Answer:
+def of_new(predictor: Predictor, who: ResolvedUser, name: int | str, item: Entities) -> Answer:
     """What is said of a new item, under the name that it was given."""
     said = predictor.predicted_of_new(item, who.user, history=who.history)
     (answer,) = _described(
