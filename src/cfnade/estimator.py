@@ -93,8 +93,8 @@ class CFNADE(Arguments, Questions):
                 cfnade.integrations.callbacks.TensorBoardCallback("runs/mine").
         """
         from cfnade import fitting
-        from cfnade.training.callbacks import PrintCallback
         from cfnade.training.options import RunOptions
+        from cfnade.training.progress import ProgressCallback
         from cfnade.training.train import train
         from cfnade.training.validation import warn_below_baseline
 
@@ -105,7 +105,7 @@ class CFNADE(Arguments, Questions):
             n_threads=self.threads,
             device=self.device,
             init_model=earlier,
-            callbacks=[*callbacks, *([PrintCallback()] if self.verbose else [])],
+            callbacks=[*callbacks, *([ProgressCallback()] if self.verbose else [])],
         )
         trained = train(split, self._plan(split, earlier), options)
         if trained.diverged is not None:
