@@ -104,6 +104,6 @@ def leave_each_out(context: Dataset, user: Entities, item: int) -> Query:
     others = user.without(item)
     n = len(others.rows.columns)
     zeros = np.zeros(n + 1, np.int64)
-    left_out = np.append(np.arange(n), -1)
+    left_out = np.append(np.arange(n), -1) if n else None
     items = np.full(n + 1, item)
     return Query.of_users(context, others, zeros, items, left_out=left_out, serial=True)
