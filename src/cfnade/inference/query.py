@@ -18,6 +18,7 @@ from cfnade.components.base import Array, Axis, Pairs
 from cfnade.components.row_states import known_levels
 from cfnade.data.csr import CsrRows, offsets_from_counts
 from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
 from cfnade.kernels.column_groups import take_rows
 from cfnade.utils.caching import locked_cached_property
 
@@ -126,7 +127,7 @@ class Query:
         """Return a query of pairs of the data set by index; -1 is unknown."""
         user = np.where(users < 0, context.n_users, users)
         query = cls.of_users(context, Entities.of_dataset(context, "user"), user, items, **options)
-        return query if times is None else replace(query, times=times)
+        return query if times is None else replace(query, times=_checked_times(times, len(query)))
 
     @classmethod
     def of_users(
@@ -208,3 +209,13 @@ class Query:
             columns = self.users.rows.columns[np.maximum(self.left_out, 0)]
             counts = counts - (further & ((columns != self.item_index) | ~self.leave_one_out))
         return np.asarray(counts)
+
+
+def _checked_times(times: Any, n: int) -> Array:
+    """Return the timestamp of each pair, (n,)."""
+    array = np.asarray(times)
+    if array.shape != (n,):
+        raise PredictionError(
+            f"times have shape {array.shape}; give one timestamp, or one for each of {n:,} pairs"
+        )
+    return array
