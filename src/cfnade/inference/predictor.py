@@ -403,7 +403,7 @@ class Predictor:
         A model that reads what people rated: a line for each rating of the person: item, title,
         rating, prediction, what it would be `without` that rating, and the difference `change`.
         One that reads items alone: a line for each level at which others rated the item: rating,
-        count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
+        count, prediction, `without` all of these, and the difference `change`.
         """
         who, index = self._one(user, history), self.catalog.known(item)
         if history is None and who.index[0] < 0:
