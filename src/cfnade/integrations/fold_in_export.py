@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from cfnade.components import Member
-from cfnade.components.base import NOTHING, Who
 from cfnade.components.nade import NadeComponent
 from cfnade.components.ridge import RidgeComponent
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.utils.text import option
 
@@ -83,7 +83,8 @@ def fold_in_tables(fitted: FittedModel) -> FoldInTables:
         raise _refusal(fitted.side)
     items = np.flatnonzero(trained.sum(1))
     members = [(weight, _parts(member, items, fitted.side)) for weight, member in used]
-    baseline = Scorer(fitted).of_person(Who(-1, NOTHING), items)
+    new_user = Query.of_pairs(fitted.context, np.full(len(items), -1), items)
+    baseline = Scorer(fitted).rating_probabilities(new_user)
     return FoldInTables(members, items, np.asarray(baseline, np.float32))
 
 
