@@ -49,7 +49,9 @@ class Written(NamedTuple):
 def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = None) -> Written:
     """Write the page and the model; other files in the folder stay. `item_name` is such as film."""
     tables = _Tables()
-    about = _described(predictor, fold_in_tables(predictor.fitted), tables) | {"item_name": item_name}
+    about = _described(predictor, fold_in_tables(predictor.fitted), tables) | {
+        "item_name": item_name
+    }
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
     content |= _page()
