@@ -75,7 +75,7 @@ class Ours(Rival[FittedCFNADE]):
     def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedCFNADE:
         """Train by the recipe; validation chooses the epoch and the calibration."""
         none = train.select(np.empty(0, np.int64))
-        estimator = self._estimator().set_params(seed=seed, threads=threads)
+        estimator = self._estimator().set_params(seed=seed, n_threads=threads)
         estimator.fit(Split("comparison", train, valid, none, none, fingerprint=""))
         if estimator.diverged_ is not None:
             raise ModelError(f"cfnade diverged: {estimator.diverged_}")
@@ -89,4 +89,5 @@ class Ours(Rival[FittedCFNADE]):
             name: training.pop(name) for name in list(training) if name in estimator.get_params()
         }
         fields = _PAPER | base.model | dict(self.model)
-        return estimator.set_params(side=base.side, settings=training, **own, **fields)
+        fields["use_timestamps"] = fields.pop("time", False)
+        return estimator.set_params(side=base.side, training_options=training, **own, **fields)

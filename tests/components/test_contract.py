@@ -182,7 +182,7 @@ def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
     trained = side.torch_scores(side.network, draw).detach().numpy()
     np.testing.assert_allclose(trained, answer[order], rtol=1e-6, atol=1e-6)
     assert reading.learns is None
-    with pytest.raises(PredictionError, match="needs to know when; give times="):
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp="):
         reading.cells(users, items, None)
     asked: list[Callable[[], object]] = [
         lambda: reading.person(PEOPLE[1], items),

@@ -19,13 +19,21 @@ from typing import Any
 import numpy as np
 
 FIELDS: dict[str, dict[str, str]] = {
+    "*": {
+        "n_item_ratings": "known_of_item",
+        "n_user_ratings": "known_of_user",
+        "n_hidden_items": "hidden",
+        "interaction_probability": "pick",
+        "lift": "times",
+    },
     "*data info*": {"min": "least", "max": "most"},
     "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
-# Such as {"*": {"n_hidden_items": "hidden"}, "http * explain pick*": {"lift": "times"}}.
 
-VALUES: dict[str, dict[str, str]] = {}
+VALUES: dict[str, dict[str, str]] = {
+    "http * model": {"prediction": "expected", "threshold": "at_least", "interaction": "picked"},
+}
 """By pattern of cases: {text now: text before}, for values such as names of components."""
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -193,7 +201,7 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 def probabilities(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The distribution of each pair."""
-    return model.predict_proba(users, items, **({} if when is None else {"times": when}))
+    return model.predict_proba(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[int]) -> Any:
@@ -203,7 +211,7 @@ def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[i
 
 def expected(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The expected rating of each pair, without calibration."""
-    return model.predict(users, items, **({} if when is None else {"times": when}))
+    return model.predict(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def top(model: Any, users: list[int], n: int) -> list[dict[str, Any]]:
@@ -222,7 +230,9 @@ def estimator(frame: Any, seed: int) -> Any:
     """A model that the public estimator fits to a frame: user-based, 8 hidden units, 2 epochs."""
     from cfnade import CFNADE
 
-    model = CFNADE(side="user", hidden=(8,), epochs=2, batch_rows=16, threads=1, seed=seed, ridge=0)
+    model = CFNADE(
+        side="user", hidden=(8,), epochs=2, batch_rows=16, n_threads=1, seed=seed, ridge=0
+    )
     return model.fit(frame)
 
 
@@ -245,7 +255,19 @@ def serving(folder: Path, store: str | None, key: str) -> Iterator[Any]:
 
 def request(method: str, path: str, body: Any, query: Any) -> tuple[str, str, Any, Any]:
     """A request."""
-    return method, path, body, query
+    return method, path, _request_now(body), _request_now(query)
+
+
+def _request_now(fields: Any) -> Any:
+    """Fields of a request. Without the criterion "quantile", items are ranked as usual."""
+    if not isinstance(fields, dict) or "rank" not in fields:
+        return fields
+    if fields["rank"] == "quantile":
+        return {name: one for name, one in fields.items() if name not in ("rank", "quantile")}
+    return fields | {"rank": _CRITERIA[fields["rank"]]}
+
+
+_CRITERIA = {"expected": "prediction", "at_least": "threshold", "picked": "interaction"}
 
 
 # -- answers ---------------------------------------------------------------------------------------

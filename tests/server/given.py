@@ -69,8 +69,8 @@ class Kind:
     @property
     def ranks(self) -> list[str]:
         """What its lists may be ranked by, the usual one first."""
-        rated = ["expected", "at_least", "quantile"] if self.starred else []
-        return ["picked"] * self.picks + rated
+        rated = ["prediction", "threshold"] if self.starred else []
+        return ["interaction"] * self.picks + rated
 
     def item(self, item: int) -> int | str:
         """The raw id of one of the 40 films."""

@@ -124,23 +124,22 @@ def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
     assert_close(answer["predictions"], expected)
 
 
-def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) -> None:
+def test_lists_are_sorted_by_what_they_are_ranked_by(client: TestClient) -> None:
     body = {"ratings": rated(history()), "n": 20, "min_ratings": 0}
     chosen: list[dict[str, Any]] = [
-        {"rank": "expected"},
-        {"rank": "at_least", "threshold": 4},
-        {"rank": "quantile", "quantile": 0.2},
-        {"rank": "quantile", "quantile": 0.8},
+        {"rank": "prediction"},
+        {"rank": "prediction", "own": 0.5},
+        {"rank": "threshold", "threshold": 4},
     ]
     for how in chosen:
         items = client.post("/recommend", json=body | how).json()["items"]
         scores = [item["score"] for item in items]
         assert scores == sorted(scores, reverse=True)
         assert len(scores) == 20
-        if how["rank"] == "at_least":
+        if how["rank"] == "threshold":
             chances = [sum(item["probabilities"][3:]) for item in items]
             assert scores == pytest.approx(chances)
-        if how["rank"] == "expected":
+        if how == {"rank": "prediction"}:
             assert scores == [item["expected"] for item in items]
 
 
@@ -217,21 +216,20 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("/recommend", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
     ("/recommend", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
     ("/recommend", {"ratings": [], "n": 501}, 422, "n: input should be less than or equal to 500"),
-    ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
-    ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
-    ("/recommend", {"ratings": [], "rank": "picked"}, 422, "needs a model that knows what people"),
-    ("/recommend", {"ratings": [], "taste": 0.5}, 422, "taste .* goes with rank='picked'"),
+    ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'interaction'"),
+    ("/recommend", {"ratings": [], "rank": "threshold", "threshold": 9}, 422, "threshold"),
+    ("/recommend", {"ratings": [], "rank": "interaction"}, 422, "has not learned interactions"),
+    ("/recommend", {"ratings": [], "taste": 0.5}, 422, "balance .* needs rank_by="),
     ("/recommend", {"ratings": [], "taste": 1.5}, 422, "taste: input should be less than or equal"),
     ("/recommend", {"ratings": [], "own": -1}, 422, "own: input should be greater than or equal"),
-    ("/recommend", {"ratings": [], "own": 2, "rank": "quantile"}, 422, 'own goes with rank "exp'),
-    ("/recommend", {"ratings": [], "own": 2, "diversity": 0.5}, 422, "own .* without diversity"),
+    ("/recommend", {"ratings": [], "own": 2, "rank": "threshold"}, 422, "personalization .* needs"),
     ("/recommend", {"ratings": [], "diversity": -1}, 422, "diversity: input should be greater"),
     ("/recommend", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
     ("/recommend", {"ratings": [], "genres": []}, 422, "genres: list should have at least 1 item"),
-    ("/recommend", {"ratings": [], "genres": ["Odd"]}, 422, "'Odd' is none of .* Comedy, Drama"),
+    ("/recommend", {"ratings": [], "genres": ["Odd"]}, 422, "unknown genre 'Odd'.* Comedy, Drama"),
     ("/recommend", {"ratings": [], "without": 5}, 422, "without: input should be a valid list"),
     ("/recommend", {"picked": [101]}, 422, "picked: this model knows ratings; give ratings"),
-    ("/explain", {"ratings": [], "item": 101, "of": "pick"}, 422, "needs a model that knows what"),
+    ("/explain", {"ratings": [], "item": 101, "of": "pick"}, 422, "has not learned interactions"),
     ("/explain", {"ratings": [], "item": 101, "of": "odd"}, 422, "of: input should be 'rating'"),
     ("/similar", {"item": 9}, 404, "item 9 is unknown to the model; GET /items"),
     ("/similar", {"item": 101, "n": 0}, 422, "n: input should be greater than or equal to 1"),
@@ -257,9 +255,9 @@ OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
         r"picked\[1\]: item 101 is there more than",
     ),
     ("/recommend", {"picked": [{"item": 101}]}, 422, r"picked\[0\]: input should be a valid"),
-    ("/recommend", {"picked": [], "rank": "expected"}, 422, "needs ratings"),
-    ("/recommend", {"picked": [], "taste": 0.5}, 422, "knows no ratings"),
-    ("/explain", {"picked": [], "item": 101, "of": "rating"}, 422, "no ratings to predict"),
+    ("/recommend", {"picked": [], "rank": "prediction"}, 422, "predicts no ratings"),
+    ("/recommend", {"picked": [], "taste": 0.5}, 422, "concerns ratings"),
+    ("/explain", {"picked": [], "item": 101, "of": "rating"}, 422, "predicts no ratings"),
 ]
 
 

@@ -91,7 +91,7 @@ def ask(client_of: ClientOf, name: str) -> Ask:
 def refusal_of(kind: Kind, asker: Asker) -> str | None:
     """Why this kind makes no list for them."""
     if not kind.lists:
-        return "knows time"
+        return "depend on the time"
     if asker.may_ask:
         return None
     return "item-based" if kind.known_users else "without the ratings"
@@ -99,7 +99,8 @@ def refusal_of(kind: Kind, asker: Asker) -> str | None:
 
 def numbers(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Lines of a frame by the names of the service; null for what the frame does not say."""
-    names = {"prediction": "expected", "known_of_item": "ratings"}
+    names = {"prediction": "expected", "n_item_ratings": "ratings"}
+    names["interaction_probability"] = "pick"
     wanted = ("item", "title", "score", "pick", "expected", "std", "ratings")
     lines = []
     for line in frame.rename(names, strict=False).to_dicts():
@@ -127,7 +128,7 @@ def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNAD
     answer = ask("/predict", body, None if asker.may_ask else refusal_of(kind, asker))
     if answer is None:
         return
-    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, times=times)
+    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, timestamp=times)
     assert_close(served(answer["predictions"]), numbers(frame))
     assert answer["unknown"] == answer["ignored"] == []
     titles = [TITLES[101], TITLES[117], TITLES[140]]
@@ -137,9 +138,10 @@ def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNAD
 
 HOW: dict[str, dict[str, Any]] = {
     "as the model likes": {},
-    "what is picked": {"rank": "picked", "taste": 0.0},
-    "what is rated highest": {"rank": "picked", "taste": 1.0},
-    "by a quantile": {"rank": "quantile", "quantile": 0.3},
+    "what is picked": {"rank": "interaction", "taste": 0.0},
+    "what is rated highest": {"rank": "interaction", "taste": 1.0},
+    "by what is liked": {"rank": "threshold", "threshold": 4},
+    "twice as personal": {"rank": "prediction", "own": 2.0},
     "varied": {"diversity": 0.6},
     "of some": {"items": [101, 120, 121, 122, 140], "min_ratings": 0},
     "but not of some": {"without": [101, 120, 121, 122, 140], "n": 40, "min_ratings": 0},
@@ -147,14 +149,21 @@ HOW: dict[str, dict[str, Any]] = {
 }
 
 
+OPTIONS = {
+    **{"rank": "rank_by", "taste": "balance", "own": "personalization"},
+    **{"items": "candidate_items", "without": "exclude_items"},
+}
+"""Names in Python, where the service has others."""
+
+
 def refusal_to(kind: Kind, how: dict[str, Any]) -> str | None:
     """Why this kind makes no such list."""
     rank = how.get("rank", kind.ranks[0])
     if rank not in kind.ranks:
-        return "needs a model that knows what people pick" if kind.starred else "needs ratings"
+        return "has not learned interactions" if kind.starred else "predicts no ratings"
     if "taste" in how and not kind.starred:
-        return "knows no ratings"
-    return "name no genres" if "genres" in how and kind.ids_are_titles else None
+        return "concerns ratings"
+    return "have no genres" if "genres" in how and kind.ids_are_titles else None
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -167,11 +176,12 @@ def test_lists(how: str, kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.C
     if answer is None:
         return
     arguments = {"users" if name == "user" else name: one for name, one in asker.arguments.items()}
-    frame = estimator.recommend(**arguments, **wish)
+    options: dict[str, Any] = {OPTIONS.get(name) or name: value for name, value in wish.items()}
+    frame = estimator.recommend(**{**arguments, **options})
     assert_close(served(answer["items"]), numbers(frame))
     items = [line["item"] for line in answer["items"]]
     assert [line["rank"] for line in answer["items"]] == list(range(1, len(items) + 1))
-    told = kind.picks and wish.get("rank", "picked") == "picked"
+    told = kind.picks and wish.get("rank", "interaction") == "interaction"
     assert all((line["pick"] is not None) == told for line in answer["items"])
     assert all((line["interval"] is not None) == kind.starred for line in answer["items"])
     assert set(items) <= set(wish.get("items", items))
@@ -185,7 +195,7 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
     """By the person's ratings where the model reads them, by the item's where it does not."""
     body = asker.body | {"item": kind.item(140)}
     if not kind.starred:
-        ask("/explain", body | {"of": "rating"}, "no ratings to predict")
+        ask("/explain", body | {"of": "rating"}, "predicts no ratings")
         return
     answer = ask("/explain", body | {"of": "rating"}, refusal_of(kind, asker))
     if answer is None:
@@ -201,18 +211,18 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
 
 
 def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
-    refusal = refusal_of(kind, asker) or (None if kind.picks else "needs a model that knows what")
+    refusal = refusal_of(kind, asker) or (None if kind.picks else "has not learned interactions")
     body = asker.body | {"item": kind.item(140)}
     answer = ask("/explain", body | {"of": "pick"}, refusal)
     if answer is None:
         return
-    frame = estimator.explain(item=kind.item(140), of="pick", **asker.arguments)
-    lines = frame.drop("pick").to_dicts()
+    frame = estimator.explain(item=kind.item(140), target="interaction", **asker.arguments)
+    lines = frame.drop("interaction_probability").rename({"lift": "times"}).to_dicts()
     assert lines != []
     assert_close(answer["moved"], [{"rating": None} | line for line in lines])
     assert all((line["rating"] is not None) == kind.starred for line in answer["moved"])
     assert answer["prediction"] is None
-    assert_close(answer["pick"], frame["pick"][0])
+    assert_close(answer["pick"], frame["interaction_probability"][0])
     for line in answer["moved"]:
         assert line["times"] == pytest.approx(answer["pick"] / line["without"])
 
@@ -220,7 +230,7 @@ def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade
 def test_items_like_one(kind: Kind, ask: Ask, estimator: cfnade.CFNADE) -> None:
     answer = ask("/similar", {"item": TITLES[117], "n": 7}, None)
     frame = estimator.similar_items(kind.item(117), n=7)
-    assert_close(answer["items"], frame.rename({"known_of_item": "ratings"}).to_dicts())
+    assert_close(answer["items"], frame.rename({"n_item_ratings": "ratings"}).to_dicts())
     assert (answer["item"], answer["title"]) == (kind.item(117), TITLES[117])
     assert answer["by"] == ("times" if kind.picks else "cosine")
     assert len(answer["items"]) == 7
@@ -266,11 +276,11 @@ def test_the_catalogue_has_titles_and_counts(
     if kind.known_users:
         times = None if kind.lists else WHEN
         if kind.starred:
-            frame = estimator.predict_frame(7, items, times=times)
-            counts = frame["known_of_item"].to_numpy()
+            frame = estimator.predict_frame(7, items, timestamp=times)
+            counts = frame["n_item_ratings"].to_numpy()
         else:
             everything = estimator.recommend(users=7, n=40, exclude_seen=False)
-            known = dict(everything.select("item", "known_of_item").iter_rows())
+            known = dict(everything.select("item", "n_item_ratings").iter_rows())
             counts = np.array([known[item] for item in items])
         assert (np.diff(counts) <= 0).all()
         assert [one["ratings"] for one in best] == counts[:5].tolist()

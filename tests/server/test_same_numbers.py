@@ -32,7 +32,7 @@ def command(
 
 def numbers(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Lines of a frame, in the order and by the names of the service."""
-    names = ("item", "title", "prediction", "std", "known_of_item", *LEVELS)
+    names = ("item", "title", "prediction", "std", "n_item_ratings", *LEVELS)
     return [tuple(line[name] for name in names) for line in lines]
 
 

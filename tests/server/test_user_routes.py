@@ -246,7 +246,7 @@ def test_a_new_item_is_listed_by_its_first_ratings(client: TestClient, user_mode
         answer = client.put(f"/people/{user}/ratings/a new film", json={"rating": rating})
         assert (answer.status_code, answer.json()["known"]) == (200, False)
     rate(client, "anna", history(5))
-    ask: dict[str, Any] = {"n": 40, "min_ratings": 0, "rank": "expected"}
+    ask: dict[str, Any] = {"n": 40, "min_ratings": 0, "rank": "prediction"}
     listed = client.get("/people/anna/recommendations", params=ask).json()["items"]
     (line,) = [line for line in listed if line["item"] == "a new film"]
     right = Predictor.load(user_model).predict(

@@ -210,7 +210,7 @@ class TimeReading:
 
     def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
         if times is None:
-            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
+            _refuse("a prediction needs to know when; give timestamp=, in whole seconds since 1970")
         tables = self._component.arrays
         features = self._component.features.features(users, items, times)
         features = features.astype(tables["A"].dtype)

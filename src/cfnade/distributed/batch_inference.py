@@ -47,7 +47,7 @@ class BatchPredictor:
     """Answers tables of people (recommend) or of cells (predict, evaluate) with a saved model.
 
     recommend: a column user; with columns items and ratings, lists of what each rated, people are
-    new and user is any name. Options are those of Predictor.recommend (n, rank, taste …).
+    new and user is any name. Options are those of Predictor.recommend (n, rank_by, balance …).
     predict: columns user and item, and the same lists for new people; time if the model needs it.
     evaluate: columns user, item and rating, none of which the model may know.
     """
@@ -139,7 +139,7 @@ def _cells(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     else:
         asked = _taken(raw_ids(users, known.users), filled)
     if known.fitted.needs_times:
-        beside["times"] = _parsed(frame, "time")[filled]
+        beside["timestamp"] = _parsed(frame, "time")[filled]
     items = _taken(raw_ids(column(frame, "item"), known.items), filled)
     answers = known.predict_frame(asked, items, **beside).head(len(frame))
     return _plain(answers.with_columns(users))

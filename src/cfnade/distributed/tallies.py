@@ -33,11 +33,11 @@ def tally_of(judged: pl.DataFrame, scale: Scale) -> Tally:
         "nll": n * rating_metrics.nll(chances, levels),
         "rps": n * rating_metrics.rps(chances, levels, stars),
     }
-    for name, of in (("by_user", "known_of_user"), ("by_item", "known_of_item")):
+    for name, of in (("by_user", "n_user_ratings"), ("by_item", "n_item_ratings")):
         bucket = np.searchsorted(BUCKET_BOUNDS, judged[of].to_numpy(), side="right") - 1
         told[name] = np.bincount(bucket, minlength=len(BUCKET_BOUNDS)).tolist()
         told[f"{name}_squares"] = np.bincount(bucket, squares, len(BUCKET_BOUNDS)).tolist()
-    unseen = (pl.col("known_of_user") == 0) | (pl.col("known_of_item") == 0)
+    unseen = (pl.col("n_user_ratings") == 0) | (pl.col("n_item_ratings") == 0)
     return told | {"unseen_ratings": judged.filter(unseen).height}
 
 

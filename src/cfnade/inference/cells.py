@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.calibration.per_user import Calibrator
 from cfnade.components.base import What
-from cfnade.inference import refusals
 from cfnade.inference.catalog import IdIndex
-from cfnade.inference.histories import History, NewItems, UserHistory
+from cfnade.inference.histories import UserHistory
 from cfnade.inference.objectives import means_of
 from cfnade.inference.results import Predictions
 from cfnade.inference.scorer import Scorer
-from cfnade.inference.unknown_ids import Unknown
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,15 +22,6 @@ IntArray = npt.NDArray[np.int64]
 
 PIECE = 1 << 18
 """So many cells of new people are answered at once."""
-
-
-class Beside(TypedDict, total=False):
-    """What Predictor.predict and its like take beside users and items."""
-
-    histories: Mapping[Any, History] | None
-    new_items: NewItems | None
-    times: Any
-    unknown: Unknown | None
 
 
 class CellsAsked(NamedTuple):
@@ -74,7 +63,7 @@ class Cells:
 
     def users(self, users: IntArray, items: IntArray, times: Any = None) -> Predictions:
         """Of users and items of the data, by index."""
-        refusals.require_context(self._scorer.fitted)
+        self._scorer.fitted.require("context")
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
         chances = self._scorer.probabilities(users, items, times)
@@ -156,7 +145,7 @@ class Cells:
 
 def _of_new(answers: Predictions, thing: What) -> Predictions:
     """With what is known of a new item."""
-    return answers._replace(known_of_item=np.full(len(answers.items), len(thing.raters.columns)))
+    return answers._replace(n_item_ratings=np.full(len(answers.items), len(thing.raters.columns)))
 
 
 def _plain(raw: Any) -> Any:

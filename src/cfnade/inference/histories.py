@@ -17,6 +17,7 @@ from cfnade.components.base import Row, What, Who
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, IdIndex
+from cfnade.utils.text import option
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +42,15 @@ class UserHistory:
     def who(self) -> Who:
         """As the scorer knows them."""
         return Who(self.user, Row(self.items, self.levels))
+
+
+def check_users(users: Any, history: Any, histories: Any = None) -> None:
+    """Check that a question is about known users, a new one, or several new ones."""
+    given = sum(one is not None for one in (users, history, histories))
+    if given == 0:
+        raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
+    if given > 1:
+        raise PredictionError("give either users or a history, not both")
 
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | UserHistory

@@ -165,14 +165,14 @@ def _ask_everything(predictor: Predictor) -> None:
         people.append({"user": predictor.users.raw(0)})
     if fitted.needs_times:
         if fitted.has_context:
-            predictor.predicted(first, **people[-1], times=0)
+            predictor.predicted(first, **people[-1], timestamp=0)
         return
     with suppress(PredictionError):  # one without ratings may know no vectors
         predictor.similar_items(predictor.items.raw(0), n=1)
     for who in people:
         predictor.ranked(**who, n=1)
         if fitted.rates:
-            predictor.ranked(**who, n=1, rank="quantile")
+            predictor.ranked(**who, n=1, rank_by="threshold")
             predictor.predicted(first, **who)
         predictor.explain(item=predictor.items.raw(0), **who)
 

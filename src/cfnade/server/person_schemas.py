@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cfnade.inference.objectives import RankBy
+from cfnade.inference.ranking_options import RankBy
 from cfnade.server.auth import MOST_SECONDS
 from cfnade.server.schemas import ALIEN, Given, Listed, Named, Number, Rated, Said, Text, strict
 from cfnade.server.settings import BEST, GENRES, ITEMS

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.inference.objectives import RankBy
+from cfnade.inference.ranking_options import RankBy
 from cfnade.server.settings import (
     BEST,
     GENRES,
@@ -107,22 +107,17 @@ class RecommendIn(Asker):
     model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
 
     n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
-    rank: RankBy | None = Field(
-        None, description="What best is; null: as GET /model says in rank, picked where it can be."
-    )
+    rank: RankBy | None = Field(None, description="What best is; null: as GET /model says in rank.")
     taste: Share | None = Field(
         None,
-        description="For picked: 0 what people like you pick, 0.5 and like, 1 would rate best.",
+        description="For interaction: 0 what people like you pick, 0.5 and like, 1 rate best.",
     )
     own: Annotated[float, Field(strict=True, ge=0, le=10)] | None = Field(
         None,
-        description="For expected: people's average plus so many times what is special to you.",
+        description="For prediction: people's average plus so many times what is special to you.",
     )
     threshold: Number | None = Field(
-        None, description="For at_least and picked: what counts is P(rating ≥ this)."
-    )
-    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
-        None, description="For quantile: low is careful, high is adventurous."
+        None, description="For threshold and interaction: what counts is P(rating ≥ this)."
     )
     exclude_seen: Annotated[bool, Field(strict=True)] = True
     min_ratings: Annotated[int, Field(strict=True, ge=0, le=2**31)] | None = Field(

@@ -241,15 +241,17 @@ class _Question(NamedTuple):
             who.user,
             history=who.history,
             n=asked.n,
-            rank=asked.rank,
-            taste=asked.taste,
+            rank_by=asked.rank,
+            balance=asked.taste,
             min_ratings=asked.min_ratings,
             genres=asked.genres or None,
             diversity=asked.diversity,
-            without=[predictor.items.typed(i) for i in seen if index_of(predictor.items, i) >= 0],
+            exclude_items=[
+                predictor.items.typed(i) for i in seen if index_of(predictor.items, i) >= 0
+            ],
         )
-        lines, hidden = answers.listed(self.loaded, best), best.hidden
-        if (asked.rank or answers.ranks(predictor)[0]) == "expected":
+        lines, hidden = answers.listed(self.loaded, best), best.n_hidden_items
+        if (asked.rank or answers.ranks(predictor)[0]) == "prediction":
             enough = [one for one in self.fresh if one.ratings >= best.min_ratings]
             hidden += len(self.fresh) - len(enough)
             lines = _merged(lines, [_line(predictor, who, one) for one in enough], asked.n)

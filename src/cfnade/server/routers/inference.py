@@ -14,15 +14,15 @@ import numpy.typing as npt
 from cfnade import __version__
 from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
-from cfnade.inference.objectives import RankBy
+from cfnade.inference.explain import Target
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankBy
 from cfnade.inference.results import UserTopN
 from cfnade.server import schemas, visit_schemas
 from cfnade.server import settings as limits
 from cfnade.server.errors import ApiError
 from cfnade.server.item_metadata import asked_items
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.personalization import length_to_rank, weighed
 from cfnade.server.queries import (
     ResolvedUser,
     indices_of,
@@ -74,25 +74,24 @@ def recommend(loaded: LoadedModel, asked: schemas.RecommendIn) -> Answer:
     who = resolve_user(predictor, asked)
     only, unknown = known_ids(predictor, asked.items)
     without, unknown_too = known_ids(predictor, asked.without)
-    ranked = predictor.ranked(
+    best = predictor.ranked(
         who.user,
         history=who.history,
-        n=length_to_rank(predictor, asked),
+        n=asked.n,
         exclude_seen=asked.exclude_seen,
-        rank=asked.rank,
-        taste=asked.taste,
+        rank_by=asked.rank,
+        balance=asked.taste,
         threshold=asked.threshold,
-        quantile=asked.quantile,
+        personalization=asked.own,
         min_ratings=asked.min_ratings,
-        items=asked_items(loaded.metadata, predictor, only, asked.decades),
-        without=without,
+        candidate_items=asked_items(loaded.metadata, predictor, only, asked.decades),
+        exclude_items=without,
         genres=asked.genres,
         diversity=asked.diversity,
     )
-    best = weighed(predictor, ranked, asked)
     return {
         "items": listed(loaded, best),
-        "hidden": best.hidden,
+        "hidden": best.n_hidden_items,
         "min_ratings": best.min_ratings,
         "unknown": [*unknown, *unknown_too],
         "ignored": who.ignored,
@@ -105,11 +104,14 @@ def explain(loaded: LoadedModel, asked: schemas.ExplainIn) -> Answer:
     who = resolve_user(predictor, asked)
     index = item_of(predictor, asked.item, "item")
     (name,) = _named(predictor, np.array([index]))
-    frame = predictor.explain(item=name["item"], user=who.user, history=who.history, of=asked.of)
+    frame = predictor.explain(
+        item=name["item"], user=who.user, history=who.history, target=_target(asked)
+    )
     answer = name | {"prediction": None, "pick": None, "ignored": who.ignored}
-    if "times" in frame.columns:
+    if "lift" in frame.columns:
         columns = ("item", "title", "rating", "without", "times")
-        lines = frame.to_dicts()
+        names = {"lift": "times", "interaction_probability": "pick"}
+        lines = frame.rename(names).to_dicts()
         moved = [{column: line.get(column) for column in columns} for line in lines]
         return answer | {"pick": lines[0]["pick"] if lines else None, "moved": moved}
     (prediction,) = _predictions(predictor, who, [index])
@@ -124,7 +126,7 @@ def similar(loaded: LoadedModel, asked: schemas.SimilarIn) -> Answer:
     (name,) = _named(predictor, np.array([index]))
     frame = predictor.similar_items(name["item"], n=asked.n)
     by = "cosine" if predictor.fitted.interaction_model is None else "times"
-    return name | {"by": by, "items": frame.rename({"known_of_item": "ratings"}).to_dicts()}
+    return name | {"by": by, "items": frame.rename({"n_item_ratings": "ratings"}).to_dicts()}
 
 
 def items(loaded: LoadedModel, asked: schemas.ItemsQuery) -> Answer:
@@ -240,9 +242,13 @@ def version(loaded: LoadedModel) -> Answer:
 
 def ranks(predictor: Predictor) -> list[RankBy]:
     """What lists may be ranked by; the first is what they are if nothing is said."""
-    picked: list[RankBy] = ["picked"] if predictor.fitted.interaction_model is not None else []
-    rated: list[RankBy] = ["expected", "at_least", "quantile"]
+    picked: list[RankBy] = ["interaction"] if predictor.fitted.interaction_model else []
+    rated: list[RankBy] = ["prediction", "threshold"]
     return [*picked, *(rated if predictor.fitted.rates else [])]
+
+
+def _target(asked: schemas.ExplainIn) -> Target | None:
+    return "interaction" if asked.of == "pick" else asked.of
 
 
 def _check_time(predictor: Predictor, time: int | None) -> None:
@@ -259,15 +265,15 @@ def _predictions(
 ) -> list[Answer]:
     if not indices:
         return []
-    said = predictor.predicted(np.array(indices), who.user, history=who.history, times=time)
+    said = predictor.predicted(np.array(indices), who.user, history=who.history, timestamp=time)
     return _distributions(
-        predictor, said.items, said.predictions, said.probabilities, said.known_of_item
+        predictor, said.items, said.predictions, said.probabilities, said.n_item_ratings
     )
 
 
 def listed(loaded: LoadedModel, best: UserTopN) -> list[Answer]:
     """The lines of a list."""
-    predictor, counts = loaded.predictor, best.known_of_items
+    predictor, counts = loaded.predictor, best.n_item_ratings
     genres = [loaded.metadata.genres[item] for item in best.items.tolist()]
     if predictor.fitted.rates:
         said = best.predictions, best.probabilities, counts
@@ -291,7 +297,7 @@ def of_new(predictor: Predictor, who: ResolvedUser, name: int | str, item: What)
     """What is said of a new item, under the name that it was given."""
     said = predictor.predicted_of_new(item, who.user, history=who.history)
     (answer,) = _described(
-        predictor, [{"item": name, "title": None}], *said[1:3], said.known_of_item, [None]
+        predictor, [{"item": name, "title": None}], *said[1:3], said.n_item_ratings, [None]
     )
     return answer
 
@@ -304,7 +310,7 @@ def _distributions(
     counts: IntArray,
 ) -> list[Answer]:
     """Items with what is said of each."""
-    usual = predictor.usual[indices].tolist()
+    usual = predictor.baseline[indices].tolist()
     return _described(predictor, _named(predictor, indices), means, chances, counts, usual)
 
 
