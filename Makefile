@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-pandas3 check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
@@ -30,14 +30,12 @@ test-avx2: .venv/.dev
 	$(BIN)/python tests/without_avx512.py $(BIN)/cfnade doctor
 	$(BIN)/python tests/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-# The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
-test-engines: test-ray test-spark
-
-test-ray: .venv-ray/.made
-	.venv-ray/bin/pytest tests/distributed/engines/test_on_ray.py tests/distributed/test_backends.py
-
-test-spark: .venv-spark/.made
-	.venv-spark/bin/pytest tests/distributed/engines/test_on_spark.py tests/distributed/test_backends.py
+# Tests of data frames with pandas 3: Spark and LensKit need pandas 2, which .venv has.
+test-pandas3: export PYTHONPATH = .venv/pandas3
+test-pandas3: .venv/.pandas3
+	$(BIN)/python -c "import pandas; assert pandas.__version__ >= '3', pandas.__version__"
+	$(BIN)/pytest tests/data/readers/test_frames.py tests/data/readers/test_tables.py \
+	    tests/data/test_interactions.py tests/test_native.py tests/integrations/test_sklearn.py
 
 # Format, lint, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
@@ -74,7 +72,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf .venv .venv-ray .venv-spark .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/.made:
 	$(PYTHON) -m venv .venv
@@ -96,14 +94,6 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.venv-ray/.made: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/pip install --quiet --constraint constraints.txt --editable '.[ray]' pytest pytest-timeout
-	touch $@
-
-# All versions as elsewhere but for pandas, of which Spark wants an older one.
-.venv-spark/.made: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-spark
-	grep -v '^pandas==' constraints.txt > .venv-spark/constraints.txt
-	.venv-spark/bin/pip install --quiet --constraint .venv-spark/constraints.txt --editable '.[spark]' pytest pytest-timeout
+.venv/.pandas3: .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --target .venv/pandas3 'pandas==3.1.1'
 	touch $@

@@ -4,7 +4,7 @@
     python benchmarks/store_load.py MODEL --store postgresql --minutes 5
 
 A real `cfnade serve` and, for PostgreSQL, a real server with durable commits, on loopback. Every
-write is a new rating with a key of its own; every read a person's list of 10. Writers send 100 a
+write is a rating; every read a person's list of 10. Writers send 100 a
 second together, readers 20.
 """
 
@@ -34,8 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.data.postgres import address, find_binaries, postgres
 
 from cfnade.inference.predictor import Predictor
-from cfnade.online.engine import open_store
-from cfnade.online.prequential import event_count
+from cfnade.online.event_store import EventStore
 
 PEOPLE = 500
 
@@ -70,20 +69,20 @@ class Crowd:
                 due = max(due + 1 / rate, time.perf_counter() - 1)
                 began = time.perf_counter()
                 try:
-                    status = str(self._ask(client, what, f"{number}-{count}", rng).status_code)
+                    status = str(self._ask(client, what, rng).status_code)
                 except httpx.TransportError as error:
                     status = type(error).__name__
                 self.seconds[what].append(time.perf_counter() - began)
                 self.statuses[what][status] += 1
                 count += 1
 
-    def _ask(self, client: httpx.Client, what: str, key: str, rng: random.Random) -> Any:
+    def _ask(self, client: httpx.Client, what: str, rng: random.Random) -> Any:
         person = f"/people/p{rng.randrange(PEOPLE)}"
         if what == "read":
             return client.get(f"{person}/recommendations", params={"n": 10})
         rating = {"rating": float(rng.randint(1, 5))}
         item = rng.choice(self._items)
-        return client.put(f"{person}/ratings/{item}", json=rating, headers={"Idempotency-Key": key})
+        return client.put(f"{person}/ratings/{item}", json=rating)
 
 
 @contextmanager
@@ -128,14 +127,14 @@ def main() -> None:
             binaries = find_binaries()
             assert binaries is not None, "no PostgreSQL server is installed"
             place = address(stack.enter_context(postgres(binaries, durable=True)))
-        open_store(place, create=True).close()
+        EventStore.open(place, create=True).close()
         url = stack.enter_context(service(asked.model, place, asked.workers))
         crowd = Crowd(url, items, asked.writes, asked.reads)
         began = time.perf_counter()
         crowd.go(60 * asked.minutes)
         took = time.perf_counter() - began
-        store = open_store(place)
-        events = event_count(store)
+        store = EventStore.open(place)
+        events = store.n_events()
         store.close()
     found: dict[str, Any] = {
         "store": asked.store,

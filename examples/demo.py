@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cfnade import CfnadeError, checkpoint
-from cfnade.cli.progress import TrainingView
 from cfnade.cli.render import bars, print_recommendations
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
@@ -28,10 +27,10 @@ from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.inference.predictor import Predictor
 from cfnade.recipes import load_recipe
-from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
+from cfnade.training.progress import ProgressCallback
 from cfnade.training.train import train
 
 PUBLISHED = [  # test RMSE on random 90/10 splits of MovieLens 1M, without time, from the papers
@@ -80,17 +79,9 @@ def model_of(parts: Split, name: str, folder: Path, *, lists: bool = False) -> A
     chosen = load_recipe(name)
     kind = "users and items together" if chosen.side == "both" else f"{chosen.side}-based"
     console.print(f"training {name}: {kind}, {chosen.training.epochs} epochs")
-    with TrainingView([chosen.side], [chosen.training.epochs], out, []) as view:
-        fitted = train(
-            parts,
-            plan_side(
-                chosen.side,
-                chosen.model,
-                chosen.training,
-                implicit=implicit_plan(parts.train) if lists else None,
-            ),
-            RunOptions(callbacks=[view, MessageCallback(console.print)]),
-        ).model
+    implicit = implicit_plan(parts.train) if lists else None
+    plan = plan_side(chosen.side, chosen.model, chosen.training, implicit=implicit)
+    fitted = train(parts, plan, RunOptions(callbacks=[ProgressCallback()])).model
     checkpoint.save(fitted, out)
     return fitted
 

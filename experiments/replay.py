@@ -3,8 +3,8 @@
     python -m experiments.replay --out experiments/results/replay.jsonl
 
 The second half comes in the order of time and in ten parts; after each the model is refreshed. The
-first ratings of a part go over HTTP to a running `cfnade serve --store --watch`, the others by what
-it calls (`keep`) into its store. What is expected of each rating before it comes is asked of the
+first ratings of a part go over HTTP to a running `cfnade serve --store --watch`, the others by
+`EventStore.append` into its store. What is expected of each rating before it comes is asked of the
 model that is served, by `Predictor.predict` with all that its person said before; of those that
 went over HTTP it is compared with what the service noted. Beside it, on the same ratings: (a) the
 first model, never refreshed; (b) means of users and items, updated with every rating; (c) a model
@@ -41,12 +41,9 @@ from cfnade.fitted_model import FittedModel
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
 from cfnade.online.bulk import import_events
-from cfnade.online.engine import Store, open_store
-from cfnade.online.event_store import Event, keep
-from cfnade.online.holdout import by_newest
+from cfnade.online.event_store import EVENTS, PREDICTIONS, Event, EventStore
 from cfnade.online.publish import fingerprint
-from cfnade.online.refresh import ratings_for, refresh
-from cfnade.online.schema import EVENTS, PREDICTED
+from cfnade.online.refresh import current_ratings, newest_split, refresh
 from cfnade.recipes import load_recipe
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
@@ -104,7 +101,7 @@ class Replay:
     def lines(self) -> Iterator[dict[str, Any]]:
         """What is to be said of each part."""
         place, model = str(self.folder / "ratings.db"), self.folder / "model"
-        store = open_store(place, create=True)
+        store = EventStore.open(place, create=True)
         half = events_frame(self.data.select(np.arange(self._half)))
         import_events(store, half, source="first half", scale=self.data.scale.values)
         first = _from_scratch(load(f"store:{place}"))
@@ -127,7 +124,7 @@ class Replay:
                 line["http"] = self._come(url, store, part, expected["ours"])
                 line["refresh"] = _refreshed(model, place)
                 began = time.process_time()
-                ratings = ratings_for(first, store)
+                ratings = current_ratings(first, store)
                 scratch = _from_scratch(ratings)
                 line["scratch_cpu_seconds"] = time.process_time() - began
                 on_all = _trained_on_all(ratings, scratch.facts["best_epoch"])
@@ -162,33 +159,33 @@ class Replay:
 
     # -- ratings come -------------------------------------------------------------------------
 
-    def _come(self, url: str, store: Store, part: Indices, expected: Floats) -> dict[str, Any]:
+    def _come(self, url: str, store: EventStore, part: Indices, expected: Floats) -> dict[str, Any]:
         """All of a part, in order; and how far what the service expected is from what we did."""
         said = [self._said(at) for at in part.tolist()]
         with httpx.Client(base_url=url, timeout=60) as client:
             for one in said[: self.over_http]:
-                path = f"/people/{one.person}/ratings/{one.item}"
+                path = f"/people/{one.user_id}/ratings/{one.item_id}"
                 client.put(path, json={"rating": one.rating}).raise_for_status()
         sent = zip(said[: self.over_http], expected[: self.over_http].tolist(), strict=True)
-        ours = {(one.person, one.item): e for one, e in sent if not np.isnan(e)}
+        ours = {(one.user_id, one.item_id): e for one, e in sent if not np.isnan(e)}
         theirs = _noted(store, ours)  # before others hold the file: it does not wait for long
         for lo in range(self.over_http, len(said), AT_ONCE):
-            keep(store, said[lo : lo + AT_ONCE])
+            store.append(said[lo : lo + AT_ONCE])
         gap = max((abs(theirs[cell] - e) for cell, e in ours.items()), default=0.0)
         return {"compared": len(ours), "largest_gap": gap}
 
     def _said(self, at: int) -> Event:
         data = self.data
         person, item = data.user_ids[data.users[at]], data.item_ids[data.items[at]]
-        return Event(str(person), str(item), "rate", float(self._values[at]))
+        return Event(str(person), str(item), "rating", float(self._values[at]))
 
 
-def _noted(store: Store, cells: Collection[tuple[str, str]]) -> dict[tuple[str, str], float]:
+def _noted(store: EventStore, cells: Collection[tuple[str, str]]) -> dict[tuple[str, str], float]:
     """What the service expected of these; it notes that in the background."""
-    noted = (EVENTS.c.person, EVENTS.c.item, PREDICTED.c.expected)
-    query = select(*noted).join(EVENTS, EVENTS.c.id == PREDICTED.c.event)
+    noted = (EVENTS.c.user_id, EVENTS.c.item_id, PREDICTIONS.c.prediction)
+    query = select(*noted).join(EVENTS, EVENTS.c.id == PREDICTIONS.c.event_id)
     for _ in range(600):
-        with store.reading() as connection:
+        with store.read() as connection:
             found = {(person, item): e for person, item, e in connection.execute(query)}
         if all(cell in found for cell in cells):
             return found
@@ -210,15 +207,15 @@ def _taken_over(url: str, model: Path) -> None:
 
 def _refreshed(model: Path, place: str) -> dict[str, Any]:
     began = time.process_time()
-    done = refresh(model, place, bar=BAR, threads=1)
+    done = refresh(model, place, tolerance=BAR, n_threads=1)
     seconds = time.process_time() - began
-    rmse = {"before": done.before, "after": done.after}
+    rmse = {"before": done.rmse_before, "after": done.rmse_after}
     return {"cpu_seconds": seconds, "published": done.published, **rmse}
 
 
 def _from_scratch(ratings: Dataset) -> FittedModel:
     """A model of the recipe, chosen by the newest tenth."""
-    return _trained(by_newest(ratings), load_recipe("ml-1m-user").training)
+    return _trained(newest_split(ratings), load_recipe("ml-1m-user").training)
 
 
 def _trained_on_all(ratings: Dataset, epochs: int) -> FittedModel:

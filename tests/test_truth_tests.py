@@ -20,7 +20,7 @@ NAME = re.compile(
 )
 """Names of single values that may be zero or empty; plurals are collections, by_… are flags."""
 ALLOWED = {
-    "getattr(summary, word)",  # flags of a data set
+    "getattr(summary, name)",  # flags of a data set
     "self._began",  # a time that is never 0
     "self.batch_columns",  # at least 1, as the next ones
     "self.batch_rows",
@@ -31,6 +31,13 @@ ALLOWED = {
     "threads",  # 0 stands for all
     "self._member",  # None stands for the first member, 0, as well
     "min_columns",  # at least 1
+    "first_row",  # 0 begins the epoch
+    "n_workers",  # at least 1
+    "one.axis",  # None or a name
+    "self._first_step",  # a time that is never 0
+    "self.parsed[item].year",  # no title is of the year 0
+    "stage.epochs",  # 0 epochs have no total
+    "weight",  # a member of weight 0 is left out
     "options.implicit or options.weight",  # column 0 is tested next
 }
 """Conditions that are right; by their text, because files move."""

@@ -105,7 +105,8 @@ class CFNADE:
             bits.
         n_threads: Number of threads. None: PyTorch's default.
         device: Where to train, such as "cuda"; predictions are made on the CPU.
-        verbose: Whether `fit` prints a line per epoch.
+        verbose: Whether `fit` prints a line per epoch; in terminals and notebooks also the
+            estimated time left.
 
     Attributes:
         classes_: Ratings that the columns of `predict_proba` stand for, (K,).
@@ -210,9 +211,9 @@ class CFNADE:
             callbacks: Objects that receive the progress, such as
                 cfnade.integrations.callbacks.TensorBoardCallback("runs/first").
         """
-        from cfnade.training.callbacks import PrintCallback
         from cfnade.training.options import RunOptions
         from cfnade.training.parameters import plan_from_parameters
+        from cfnade.training.progress import ProgressCallback
         from cfnade.training.train import train
         from cfnade.training.validation import warn_below_baseline
 
@@ -224,7 +225,7 @@ class CFNADE:
             n_threads=self.n_threads,
             device=self.device,
             init_model=initial,
-            callbacks=[*callbacks, *([PrintCallback()] if self.verbose else [])],
+            callbacks=[*callbacks, *([ProgressCallback()] if self.verbose else [])],
         )
         trained = train(split, plan, options)
         if trained.diverged is not None:

@@ -231,7 +231,7 @@ def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
         "--n-threads",
         "1",
     ]
-    command += ["--models", "popularity,item-knn", "--split", "liang:30", "--out", str(tmp_path)]
+    command += ["--models", "popularity,item-knn", "--splits", "liang:30", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -243,4 +243,4 @@ def test_the_command_prints_a_table(data: Path, tmp_path: Path) -> None:
     assert lines[3] == "* best of the column, ± standard error over people"
     refused = subprocess.run([*command, "--plot"], capture_output=True, text=True)
     assert refused.returncode == 1
-    assert "--picture draws the RMSE" in refused.stderr
+    assert "--plot is for the RMSE" in refused.stderr

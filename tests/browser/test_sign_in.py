@@ -11,23 +11,22 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open, Serve
 from tests.browser.visit import Visit
 
-from cfnade.online.engine import Store, open_store
-from cfnade.online.event_store import standing
+from cfnade.online.event_store import EventStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(str(tmp_path / "ratings.db"), create=True)
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    store = EventStore.open(str(tmp_path / "ratings.db"), create=True)
     yield store
     store.close()
 
 
-def kept(store: Store, wanted: int) -> dict[str, float | None]:
+def kept(store: EventStore, wanted: int) -> dict[str, float | None]:
     """What the store holds of anna, once it is so many."""
     limit = time.monotonic() + 60
-    while len(found := standing(store, "anna")) != wanted and time.monotonic() < limit:
+    while len(found := store.ratings("anna")) != wanted and time.monotonic() < limit:
         time.sleep(0.05)
-    return {one.item: one.rating for one in found}
+    return {one.item_id: one.rating for one in found}
 
 
 def sign_in(visit: Visit) -> None:
@@ -38,9 +37,9 @@ def sign_in(visit: Visit) -> None:
 
 
 def test_what_is_rated_under_a_name_comes_back_on_another_device(
-    visit_to: Open, serve: Serve, films: Path, store: Store
+    visit_to: Open, serve: Serve, films: Path, store: EventStore
 ) -> None:
-    url = serve(films, store=store.shown)
+    url = serve(films, store=store.name)
     here = visit_to(url)
     here.arrive(fresh=True)
     here.rate("matrix", 4)

@@ -92,8 +92,8 @@ class Run:
 
 def _serve() -> None:
     import cfnade.checkpoint
-    import cfnade.cli.progress
     import cfnade.data.load
+    import cfnade.training.progress
     import cfnade.training.train  # noqa: F401
     from cfnade.kernels.warmup import compile_kernels
 

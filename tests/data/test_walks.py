@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,6 +23,8 @@ MAX_CACHED = 5, 25
 @pytest.fixture
 def ratings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CFNADE_CACHE", str(tmp_path / "cache"))
+    # A test of the command line may have left its handler, whose functions are not those of `load`.
+    monkeypatch.setattr(logging.getLogger("cfnade"), "handlers", [])
     path = tmp_path / "ratings.csv"
     rows = (f"{u},{i},{1 + u * i % 5},{10**9 + u * i}" for u in range(30) for i in range(u % 7, 20))
     path.write_text("user,item,rating,timestamp\n" + "\n".join(rows) + "\n")

@@ -28,6 +28,11 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "*data info*": {"min": "least", "max": "most"},
     "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
+    "cli store info": {
+        **{f"n_{name}": name for name in ("events", "items", "ratings", "withdrawals")},
+        **{"n_users": "people", "n_interactions": "picks", "n_erased_users": "forgotten"},
+        "online_error": "online",
+    },
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
 

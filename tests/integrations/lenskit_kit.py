@@ -1,4 +1,4 @@
-"""LensKit's own tests of components, with our scorer; its Python runs this: test_lenskit.py."""
+"""LensKit's own tests of components, with our scorer; test_lenskit.py runs them."""
 
 from __future__ import annotations
 

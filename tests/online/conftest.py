@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.data.postgres import find_binaries, postgres
 from tests.online.files import fresh_database
 
-from cfnade.online.engine import Store, open_store
+from cfnade.online.event_store import EventStore
 
 
 @pytest.fixture(scope="session")
@@ -33,12 +33,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[str], Store]]:
+def opened() -> Iterator[Callable[[str], EventStore]]:
     """opened(address): a store that is made if it is not there, and closed in the end."""
-    stores: list[Store] = []
+    stores: list[EventStore] = []
 
-    def make(address: str) -> Store:
-        stores.append(open_store(address, create=True))
+    def make(address: str) -> EventStore:
+        stores.append(EventStore.open(address, create=True))
         return stores[-1]
 
     yield make
@@ -47,5 +47,5 @@ def opened() -> Iterator[Callable[[str], Store]]:
 
 
 @pytest.fixture
-def store(place: str, opened: Callable[[str], Store]) -> Store:
+def store(place: str, opened: Callable[[str], EventStore]) -> EventStore:
     return opened(place)

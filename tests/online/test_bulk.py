@@ -17,9 +17,13 @@ from cfnade.data.readers.tables import write_parquet
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import DataError, StoreError
 from cfnade.online.bulk import import_events, ratings_frame, scale_of
-from cfnade.online.engine import Store
-from cfnade.online.event_store import Event, keep
-from cfnade.online.prequential import note_predictions, online, summary_of
+from cfnade.online.event_store import Event, EventStore
+from cfnade.online.prequential import (
+    LoggedPrediction,
+    log_predictions,
+    online_error,
+    summarize,
+)
 
 
 def triples(ratings: Dataset) -> set[tuple[object, ...]]:
@@ -37,10 +41,10 @@ def made(tmp_path: Path) -> Path:
 
 
 def test_what_came_in_comes_out_again(
-    store: Store, place: str, made: Path, tmp_path: Path, shell: Shell
+    store: EventStore, place: str, made: Path, tmp_path: Path, shell: Shell
 ) -> None:
     said = shell("store", "import", place, made)
-    assert (said.code, "300 events came in" in said.out) == (0, True), said
+    assert (said.code, "300 events imported" in said.out) == (0, True), said
     assert shell("store", "export", place, tmp_path / "out.parquet").code == 0
     file = load(made)
     assert triples(load(tmp_path / "out.parquet")) == triples(file)
@@ -48,8 +52,8 @@ def test_what_came_in_comes_out_again(
     assert triples(again) == triples(file)
     assert again.scale == file.scale
     said = shell("store", "import", place, made)
-    assert "0 events came in; 300 stayed out" in said.out  # once more changes nothing
-    assert summary_of(store).events == 300
+    assert "0 events imported; 300 skipped" in said.out  # once more changes nothing
+    assert summarize(store).n_events == 300
 
 
 @pytest.mark.usefixtures("store")
@@ -72,24 +76,26 @@ def ratings_file(tmp_path: Path) -> Path:
     return tmp_path / "ml" / "ratings.csv"
 
 
-def test_withdrawn_is_gone_and_changed_is_changed(store: Store) -> None:
-    table = pl.DataFrame({"person": ["1", "1", "2"], "item": ["a", "b", "a"], "rating": [1, 2, 3]})
-    import_events(store, table.with_columns(at=pl.lit(100)), source="test")
-    keep(store, [Event("1", "a", "withdraw"), Event("2", "a", "rate", 5.0)], 200)
+def test_withdrawn_is_gone_and_changed_is_changed(store: EventStore) -> None:
+    table = pl.DataFrame(
+        {"user_id": ["1", "1", "2"], "item_id": ["a", "b", "a"], "rating": [1, 2, 3]}
+    )
+    import_events(store, table.with_columns(timestamp=pl.lit(100)), source="test")
+    store.append([Event("1", "a", "withdrawal"), Event("2", "a", "rating", 5.0)], 200)
     rows = ratings_frame(store).select("user", "item", "rating").rows()
     assert sorted(rows) == [(1, "b", 2.0), (2, "a", 5.0)]
 
 
-def test_ids_are_numbers_only_if_all_are(store: Store) -> None:
-    table = pl.DataFrame({"person": ["1", "2"], "item": ["7", "007"], "rating": [1.0, 2.0]})
+def test_ids_are_numbers_only_if_all_are(store: EventStore) -> None:
+    table = pl.DataFrame({"user_id": ["1", "2"], "item_id": ["7", "007"], "rating": [1.0, 2.0]})
     import_events(store, table, source="test")
     counts = ratings_frame(store)
     assert counts["user"].to_list() == [1, 2]
     assert sorted(counts["item"].to_list()) == ["007", "7"]  # two items, not one
 
 
-def test_an_import_is_all_or_nothing(store: Store) -> None:
-    table = pl.DataFrame({"person": ["1", "a\0b"], "item": ["7", "8"], "rating": [1.0, 2.0]})
+def test_an_import_is_all_or_nothing(store: EventStore) -> None:
+    table = pl.DataFrame({"user_id": ["1", "a\0b"], "item_id": ["7", "8"], "rating": [1.0, 2.0]})
     with pytest.raises(StoreError, match="control character"):
         import_events(store, table, source="test")
     with pytest.raises(StoreError, match="there are no ratings in the store yet"):
@@ -97,7 +103,7 @@ def test_an_import_is_all_or_nothing(store: Store) -> None:
 
 
 def test_a_failed_import_leaves_the_scale(
-    store: Store, place: str, shell: Shell, tmp_path: Path
+    store: EventStore, place: str, shell: Shell, tmp_path: Path
 ) -> None:
     (tmp_path / "five.csv").write_text("user,item,rating\n1,5,1\n1,6,5\n2,5,3\n")
     (tmp_path / "long.csv").write_text(f"user,item,rating\n{'x' * 301},5,4.5\n1,7,2\n")
@@ -125,25 +131,30 @@ def test_clicks_are_interactions(place: str, shell: Shell, tmp_path: Path) -> No
 @pytest.mark.usefixtures("store")
 def test_counts_are_not_kept_and_that_is_said(place: str, shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "plays.csv").write_text("user,item,plays\n1,5,3\n1,6,9\n2,5,2\n")
-    done = shell("store", "import", place, tmp_path / "plays.csv", "--weight", "plays")
+    plays = tmp_path / "plays.parquet"
+    done = shell("data", "convert", tmp_path / "plays.csv", plays, "--weight", "plays")
     assert done.code == 0, done.said
-    assert "note: counts are not kept; a store holds who picked which item" in done.err
+    done = shell("store", "import", place, plays)
+    assert done.code == 0, done.said
+    assert "note: counts are not stored" in done.err
     assert load(f"store:{place}").weights is None
 
 
-def test_another_scale_is_refused(store: Store, place: str, shell: Shell, tmp_path: Path) -> None:
+def test_another_scale_is_refused(
+    store: EventStore, place: str, shell: Shell, tmp_path: Path
+) -> None:
     (tmp_path / "five.csv").write_text("user,item,rating\n1,5,1\n1,6,5\n2,5,3\n")
     (tmp_path / "ten.csv").write_text("user,item,rating\n3,5,10\n3,6,9\n4,5,8\n")
     assert shell("store", "import", place, tmp_path / "five.csv").code == 0
     said = shell("store", "import", place, tmp_path / "ten.csv")
     assert said.code == 1
-    assert "reaches beyond the store's, 1 to 5" in said.said
-    assert summary_of(store).events == 3
+    assert "exceeds that of the store, 1 to 5" in said.said
+    assert summarize(store).n_events == 3
     assert shell("store", "import", place, tmp_path / "ten.csv", "--scale", "1-10").code == 0
     assert load(f"store:{place}").scale.values == tuple(range(1, 11))
 
 
-def test_a_model_is_trained_on_a_store(store: Store, place: str, made: Path) -> None:
+def test_a_model_is_trained_on_a_store(store: EventStore, place: str, made: Path) -> None:
     from cfnade.cli.store import events_frame
 
     ratings = load(made)
@@ -161,43 +172,44 @@ def test_a_model_is_trained_on_a_store(store: Store, place: str, made: Path) -> 
     assert triples(ours.fitted_.context) == triples(theirs.fitted_.context)
 
 
-def test_nothing_of_a_store_is_kept_in_the_cache(store: Store, place: str, own_cache: Path) -> None:
+def test_nothing_of_a_store_is_kept_in_the_cache(
+    store: EventStore, place: str, own_cache: Path
+) -> None:
     """People may be forgotten, and a cache would not."""
-    keep(store, [Event("who-was-here", "1", "rate", 3.0)])
+    store.append([Event("who-was-here", "1", "rating", 3.0)])
     load(f"store:{place}", scale="1-5")
     assert list(own_cache.rglob("*")) == []
 
 
-def test_the_online_error_is_that_of_what_was_expected(store: Store) -> None:
-    said = [Event("anna", str(n), "rate", float(n % 5)) for n in range(20)]
-    kept = keep(store, said, 100)
-    events = [one.event for one in kept if not isinstance(one, StoreError)]
+def test_the_online_error_is_that_of_what_was_expected(store: EventStore) -> None:
+    said = [Event("anna", str(n), "rating", float(n % 5)) for n in range(20)]
+    events = [result.event_id for result in store.append(said, 100)]
     expected = np.random.default_rng(0).normal(2.0, 1.0, 20)
-    noted = [
-        {"event": event, "expected": float(e), "known": n % 2, "model": "m1" if n < 10 else "m2"}
+    predictions = {
+        event or 0: LoggedPrediction(float(e), n % 2 == 1, "m1" if n < 10 else "m2")
         for n, (event, e) in enumerate(zip(events, expected, strict=True))
-    ]
-    unknown = {"event": 10**9, "expected": 0.0, "known": 0, "model": "m1"}
-    note_predictions(store, [*noted, unknown])  # its person was forgotten meanwhile
+    }
+    erased = {10**9: LoggedPrediction(0.0, False, "m1")}  # its user was erased in between
+    log_predictions(store, predictions | erased)
     ratings = np.array([one.rating for one in said], float)
-    found = online(store)
+    found = online_error(store)
     assert found is not None
     assert found.rmse == pytest.approx(np.sqrt(np.square(expected - ratings).mean()))
-    assert (found.n, found.unseen) == (20, 0.5)
-    models = summary_of(store).models
+    assert (found.n, found.new_users) == (20, 0.5)
+    models = summarize(store).models
     first = np.sqrt(np.square((expected - ratings)[:10]).mean())
     assert [one["model"] for one in models] == ["m1", "m2"]
     assert models[0]["rmse"] == pytest.approx(first)
 
 
-def test_info_counts_and_draws(store: Store, place: str, made: Path, shell: Shell) -> None:
+def test_info_counts(store: EventStore, place: str, made: Path, shell: Shell) -> None:
     shell("store", "import", place, made)
-    keep(store, [Event("1", "5", "withdraw"), Event("new", "5", "rate", 3.0)])
+    store.append([Event("1", "5", "withdrawal"), Event("new", "5", "rating", 3.0)])
     said = shell("store", "info", place)
     assert said.code == 0, said
     assert "seed 1 300" in said.out
-    assert "31 people" in said.out
-    summary = summary_of(store)
-    assert sum(one["events"] for one in summary.over_time) == summary.events
-    assert summary.ratings == 301
+    assert "31; 0 erased" in said.out
+    summary = summarize(store)
+    assert summary.n_events == 302
+    assert (summary.n_ratings, summary.n_withdrawals) == (301, 1)
     assert shell("store", "info", place, "--json").code == 0

@@ -13,11 +13,10 @@ from sqlalchemy import inspect, text
 from tests.data.postgres import PASSWORD, address
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
-from cfnade.online import schema
-from cfnade.online.engine import Store, address_of, make_missing_file, open_store, url_of
-from cfnade.online.event_store import Event, keep, standing
+from cfnade.online.engine import is_missing_file, parse_store_url, redact_store_url
+from cfnade.online.event_store import Event, EventStore, set_metadata
 
-ONE = Event("anna", "1", "rate", 4.0)
+ONE = Event("anna", "1", "rating", 4.0)
 
 
 # -- addresses ------------------------------------------------------------------------------------
@@ -27,11 +26,14 @@ ONE = Event("anna", "1", "rate", 4.0)
     ("written", "message"),
     [
         ("", "the address of the store is empty"),
-        ("nowhere.db", r"nowhere.db: there is no store; make one with: cfnade store init nowhere"),
+        (
+            "nowhere.db",
+            r"nowhere.db: there is no store; create it with: cfnade store create nowhere",
+        ),
         ("sqlite://shop.db", "write three slashes"),
-        ("mysql://me:secret@host/shop", "mysql cannot be a store"),
-        ("nonsense://x", "not the address of a store|cannot be a store"),
-        ("postgresql://me:s@cret@host/shop", "the password holds a character"),
+        ("mysql://me:secret@host/shop", "mysql is not supported"),
+        ("nonsense://x", "not the address of a store|is not supported"),
+        ("postgresql://me:s@cret@host/shop", "the password has a character"),
         ("missing/folder/shop.db", "there is no store"),
     ],
 )
@@ -40,7 +42,7 @@ def test_a_bad_address_is_one_message_without_the_password(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreError, match=message) as refused:
-        open_store(written)
+        EventStore.open(written)
     assert "cret" not in str(refused.value)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
@@ -48,48 +50,50 @@ def test_a_bad_address_is_one_message_without_the_password(
 
 def test_the_folder_of_a_model_holds_its_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="a folder without a model"):
-        open_store(str(tmp_path), create=True)
+        EventStore.open(str(tmp_path), create=True)
     (tmp_path / "model.json").write_text("{}")
-    open_store(str(tmp_path), create=True).close()
+    EventStore.open(str(tmp_path), create=True).close()
     assert (tmp_path / "store.db").is_file()
-    assert url_of(str(tmp_path)) == url_of(f"sqlite:///{tmp_path / 'store.db'}")
+    assert parse_store_url(str(tmp_path)) == parse_store_url(f"sqlite:///{tmp_path / 'store.db'}")
 
 
-def test_only_a_missing_file_is_made(tmp_path: Path) -> None:
+def test_only_a_missing_file_is_created_on_first_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "new.db"
-    assert make_missing_file(str(path)) == str(path)
-    with closing(open_store(str(path))) as store:
-        keep(store, [ONE])
-        assert make_missing_file(f"sqlite:///{path}") is None
-        assert len(standing(store, "anna")) == 1
-    foreign = tmp_path / "shop.db"
-    with closing(sqlite3.connect(foreign)) as connection:
+    assert is_missing_file(str(path))
+    with caplog.at_level("INFO"), closing(EventStore.open(str(path), create=True)) as store:
+        store.append([ONE])
+    assert caplog.messages == [f"{path}: created an empty store"]
+    assert not is_missing_file(f"sqlite:///{path}")
+    assert not is_missing_file("postgresql://nobody@127.0.0.1:1/shop")
+    other = tmp_path / "shop.db"
+    with closing(sqlite3.connect(other)) as connection:
         connection.execute("create table reviews (x)")
-    assert make_missing_file(str(foreign)) is None
-    with pytest.raises(StoreError, match="holds no store; make one with: cfnade store init"):
-        open_store(str(foreign))
-    assert make_missing_file("postgresql://nobody@127.0.0.1:1/shop") is None
-    with pytest.raises(StoreError, match=r"the folder .* is not there; make it first"):
-        make_missing_file(str(tmp_path / "missing" / "new.db"))
+    assert not is_missing_file(str(other))
+    with pytest.raises(StoreError, match="has no store; create it with: cfnade store create"):
+        EventStore.open(str(other))
+    with pytest.raises(StoreError, match=r"there is no folder .*missing; create it first"):
+        is_missing_file(str(tmp_path / "missing" / "new.db"))
     assert not (tmp_path / "missing").exists()
 
 
 def test_what_may_be_noted_of_an_address_holds_no_password() -> None:
-    assert address_of("postgresql://me:secret@host:5/shop") == "postgresql://me@host:5/shop"
-    assert address_of("postgresql://host/s?password=pw&x=1") == "postgresql://host/s?x=1"
-    assert address_of("store:postgresql://me@host/s") == "postgresql://me@host/s"
+    assert redact_store_url("postgresql://me:secret@host:5/shop") == "postgresql://me@host:5/shop"
+    assert redact_store_url("postgresql://host/s?password=pw&x=1") == "postgresql://host/s?x=1"
+    assert redact_store_url("store:postgresql://me@host/s") == "postgresql://me@host/s"
 
 
 def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
     wrong = {
         address(server, "other-secret"): "password authentication failed",
-        address("127.0.0.1:1"): "out of reach.*refused",
+        address("127.0.0.1:1"): "unreachable.*refused",
         f"{address(server)}x": 'database "postgresx" does not exist',
         f"{address(server)}?nonsense=1": "nonsense",
     }
     for place, message in wrong.items():
         with pytest.raises(StoreError, match=message) as refused:
-            open_store(place)
+            EventStore.open(place)
         said = str(refused.value)
         assert "\n" not in said
         for secret in (PASSWORD, quote(PASSWORD, safe=""), "other-secret"):
@@ -97,12 +101,12 @@ def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
 
 
 def test_the_password_may_come_from_the_environment(
-    server: str, monkeypatch: pytest.MonkeyPatch, opened: Callable[[str], Store]
+    server: str, monkeypatch: pytest.MonkeyPatch, opened: Callable[[str], EventStore]
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     store = opened(f"postgresql://shop@{server}/postgres")
-    keep(store, [ONE])
-    assert PASSWORD not in repr(store.shown)
+    store.append([ONE])
+    assert PASSWORD not in repr(store.name)
 
 
 # -- versions -------------------------------------------------------------------------------------
@@ -111,97 +115,81 @@ def test_the_password_may_come_from_the_environment(
 def test_a_place_without_a_store_is_not_made_one_by_reading(place: str) -> None:
     if "://" not in place:
         sqlite3.connect(place).close()
-    with pytest.raises(StoreError, match="cfnade store init"):
-        open_store(place)
+    with pytest.raises(StoreError, match="cfnade store create"):
+        EventStore.open(place)
 
 
-def test_an_old_store_is_brought_forward_and_keeps_what_it_holds(
-    place: str, opened: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-        old = open_store(place, create=True)
-        keep(old, [ONE], 10)
-        with old.reading() as connection:
-            assert schema.version_of(connection) == 1
-            assert not inspect(connection).has_table("items")
-        old.close()
-    new = opened(place)
-    with new.reading() as connection:
-        assert schema.version_of(connection) == len(schema.MIGRATIONS)
-        assert set(inspect(connection).get_table_names()) == set(schema.TABLES.tables)
-    assert [one.rating for one in standing(new, "anna")] == [4.0]
-
-
-def test_a_migration_that_fails_changes_nothing(
-    place: str, opened: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("version", "shown"), [("99", "99"), (None, "2 or earlier")])
+def test_a_store_of_another_version_is_refused_and_unchanged(
+    version: str | None, shown: str, place: str, opened: Callable[[str], EventStore]
 ) -> None:
     store = opened(place)
-
-    def broken(connection: object) -> None:
-        schema.set_fact(connection, "half", "done")  # type: ignore[arg-type]
-        raise StoreError("the third step fails")
-
-    with monkeypatch.context() as later:
-        later.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
-        with pytest.raises(StoreError, match="the third step fails"):
-            open_store(place)
-    with store.reading() as connection:
-        assert schema.version_of(connection) == len(schema.MIGRATIONS)
-        assert schema.fact(connection, "half") is None
-
-
-def test_a_store_from_the_future_is_refused_and_left_alone(
-    place: str, opened: Callable[[str], Store]
-) -> None:
-    store = opened(place)
-    keep(store, [ONE], 10)
-    with store.writing() as connection:
-        schema.set_fact(connection, "version", "99")
+    store.append([ONE], 10)
+    with store.write() as connection:
+        if version is not None:
+            set_metadata(connection, "version", version)
+        else:  # tables of cfnade 0.2
+            for name in ("facts", "forgotten"):
+                connection.execute(text(f"create table {name} (name text)"))
+            connection.execute(text("drop table metadata"))
     for create in (False, True):
-        with pytest.raises(StoreError, match="version 99, made by a newer cfnade"):
-            open_store(place, create=create)
-    assert [one.rating for one in standing(store, "anna")] == [4.0]
+        with pytest.raises(StoreError, match=f"has version {shown}, .*cfnade store export"):
+            EventStore.open(place, create=create)
+    assert [one.rating for one in store.ratings("anna")] == [4.0]
+
+
+def test_tables_of_another_program_are_kept(
+    place: str, opened: Callable[[str], EventStore]
+) -> None:
+    """Creation fails as a whole where another program has a table of the same name."""
+    store = opened(place)
+    with store.write() as connection:
+        for table in ("metadata", "erased_users", "predictions", "items"):
+            connection.execute(text(f"drop table {table}"))
+    with pytest.raises(StoreError, match="already exists"):
+        EventStore.open(place, create=True)
+    with store.read() as connection:
+        assert inspect(connection).get_table_names() == ["events"]
 
 
 # -- trouble --------------------------------------------------------------------------------------
 
 
 def test_a_locked_file_is_waited_for_and_then_one_message(
-    tmp_path: Path, opened: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: Callable[[str], EventStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.online.engine._SECONDS", 0.2)
+    monkeypatch.setattr("cfnade.online.engine._TIMEOUT", 0.2)
     store = opened(str(tmp_path / "ratings.db"))
     other = sqlite3.connect(tmp_path / "ratings.db", isolation_level=None)
     other.execute("begin immediate")
-    with pytest.raises(StoreUnavailableError, match="holds the file locked"):
-        keep(store, [ONE])
-    assert standing(store, "anna") == []  # who reads does not wait
+    with pytest.raises(StoreUnavailableError, match="has locked the file"):
+        store.append([ONE])
+    assert store.ratings("anna") == []  # who reads does not wait
     other.close()
-    keep(store, [ONE])
-    assert [one.rating for one in standing(store, "anna")] == [4.0]
+    store.append([ONE])
+    assert [one.rating for one in store.ratings("anna")] == [4.0]
 
 
 def test_a_full_disk_is_one_message_and_loses_nothing(
-    tmp_path: Path, opened: Callable[[str], Store]
+    tmp_path: Path, opened: Callable[[str], EventStore]
 ) -> None:
     """SQLite says of a file that may not grow what it says of a full disk."""
     store = opened(str(tmp_path / "ratings.db"))
-    keep(store, [ONE])
-    with store.reading() as connection:
+    store.append([ONE])
+    with store.read() as connection:
         pages = connection.execute(text("pragma page_count")).scalar_one()
         connection.execute(text(f"pragma max_page_count={pages}"))
-    long = [Event("ben", f"{n:0290d}", "rate", 1.0) for n in range(200)]
+    long = [Event("ben", f"{n:0290d}", "rating", 1.0) for n in range(200)]
     with pytest.raises(
-        StoreUnavailableError, match=r"the disk is full.*make room and send it again"
+        StoreUnavailableError, match=r"the disk is full.*free some space and send it again"
     ):
-        keep(store, long)
-    assert standing(store, "ben") == []
-    assert [one.rating for one in standing(store, "anna")] == [4.0]
+        store.append(long)
+    assert store.ratings("ben") == []
+    assert [one.rating for one in store.ratings("anna")] == [4.0]
 
 
 def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("user,item,rating\n" * 500)
     with pytest.raises(StoreError, match="is not a store, or is damaged"):
-        open_store(str(tmp_path / "text.db"))
+        EventStore.open(str(tmp_path / "text.db"))
     assert (tmp_path / "text.db").read_text().startswith("user,item")

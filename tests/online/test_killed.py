@@ -13,7 +13,7 @@ from tests.online.forked_service import Services
 from tests.online.writing import Writers, check_kept, free_port, ready
 from tests.server.given import KINDS, trained
 
-from cfnade.online.engine import Store
+from cfnade.online.event_store import EventStore
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     started.close()
 
 
-def killed_while_people_rate(times: int, services: Services, store: Store, place: str) -> None:
+def killed_while_people_rate(times: int, services: Services, store: EventStore, place: str) -> None:
     rng = random.Random(7)
     port = free_port()
     pid = services.start(place, port)
@@ -49,12 +49,12 @@ def killed_while_people_rate(times: int, services: Services, store: Store, place
 
 
 def test_killed_under_load_nothing_is_lost_and_nothing_twice(
-    services: Services, store: Store, place: str
+    services: Services, store: EventStore, place: str
 ) -> None:
     killed_while_people_rate(2, services, store, place)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_killed_fifty_times(services: Services, store: Store, place: str) -> None:
+def test_killed_fifty_times(services: Services, store: EventStore, place: str) -> None:
     killed_while_people_rate(50, services, store, place)

@@ -18,8 +18,7 @@ from tests.online.writing import Writers, check_kept, free_port, ready
 from tests.server.given import KINDS, TestClient, trained
 
 from cfnade.exceptions import StoreUnavailableError
-from cfnade.online.engine import open_store
-from cfnade.online.event_store import Event, keep, standing
+from cfnade.online.event_store import Event, EventStore
 from cfnade.server.app import create_app
 from cfnade.server.model_registry import ModelRegistry
 
@@ -55,16 +54,15 @@ def test_a_server_that_goes_away_and_returns_loses_nothing(
     switched: tuple[str, Switch], tmp_path: Path
 ) -> None:
     place, switch = switched
-    open_store(place, create=True).close()
+    EventStore.open(place, create=True).close()
     models = ModelRegistry(trained(tmp_path / "model", KINDS["user"]))
     path = "/people/anna/ratings"
     with TestClient(create_app(models, store=place), raise_server_exceptions=False) as client:
         assert client.put(f"{path}/101", json={"rating": 4}).status_code == 200
         switch(False)
-        key = {"idempotency-key": "k"}
         for _ in range(3):
             for answer in (
-                client.put(f"{path}/102", json={"rating": 5}, headers=key),
+                client.put(f"{path}/102", json={"rating": 5}),
                 client.get("/people/anna"),
                 client.get("/people/anna/recommendations"),
             ):
@@ -73,20 +71,20 @@ def test_a_server_that_goes_away_and_returns_loses_nothing(
                 assert "pass" not in answer.text
         assert client.post("/recommend", json={"ratings": []}).status_code == 200  # needs no store
         switch(True)
-        assert client.put(f"{path}/102", json={"rating": 5}, headers=key).json()["new"]
+        assert client.put(f"{path}/102", json={"rating": 5}).json()["new"]
         rated = client.get("/people/anna").json()["ratings"]
         assert [(one["item"], one["rating"]) for one in rated] == [(101, 4.0), (102, 5.0)]
 
 
 def test_the_library_says_it_is_away(switched: tuple[str, Switch]) -> None:
     place, switch = switched
-    store = open_store(place, create=True)
-    keep(store, [Event("anna", "1", "rate", 4.0)])
+    store = EventStore.open(place, create=True)
+    store.append([Event("anna", "1", "rating", 4.0)])
     switch(False)
-    with pytest.raises(StoreUnavailableError, match="out of reach"):
-        keep(store, [Event("anna", "2", "rate", 4.0)])
+    with pytest.raises(StoreUnavailableError, match="unreachable"):
+        store.append([Event("anna", "2", "rating", 4.0)])
     switch(True)
-    assert [one.item for one in standing(store, "anna")] == ["1"]
+    assert [one.item_id for one in store.ratings("anna")] == ["1"]
     store.close()
 
 
@@ -94,7 +92,7 @@ def test_the_library_says_it_is_away(switched: tuple[str, Switch]) -> None:
 @pytest.mark.timeout(300)
 def test_ten_seconds_away_while_people_rate(switched: tuple[str, Switch], tmp_path: Path) -> None:
     place, switch = switched
-    store = open_store(place, create=True)
+    store = EventStore.open(place, create=True)
     services = Services(trained(tmp_path / "model", KINDS["user"]))
     port = free_port()
     pid = services.start(place, port)

@@ -29,11 +29,15 @@ from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.fitted_model import FittedModel
 from cfnade.online import refresh as refreshing
-from cfnade.online.engine import open_store
-from cfnade.online.erasure import forget
-from cfnade.online.holdout import by_newest, holdout_split
-from cfnade.online.publish import KEPT, earlier, fingerprint, publish, rollback
-from cfnade.online.refresh import FolderBusyError, refresh
+from cfnade.online.event_store import Event, EventStore
+from cfnade.online.publish import (
+    N_VERSIONS,
+    earlier_versions,
+    fingerprint,
+    publish,
+    rollback,
+)
+from cfnade.online.refresh import FolderBusyError, holdout_split, newest_split, refresh
 from cfnade.utils.files import exclusive
 
 
@@ -63,7 +67,7 @@ def place(saved: Path, tmp_path: Path) -> str:
 
 def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
     made = ratings(KINDS["user"])
-    parts = by_newest(made)
+    parts = newest_split(made)
     assert made.times is not None
     assert parts.train.times is not None
     held = len(made) - len(parts.train)
@@ -83,7 +87,7 @@ def test_the_newest_tenth_is_held_back_and_half_of_it_given() -> None:
 
 def test_nothing_is_asked_that_the_earlier_model_was_told(model: Path) -> None:
     fitted, made = checkpoint.load(model), ratings(KINDS["user"])
-    parts = by_newest(made)
+    parts = newest_split(made)
     held = parts.valid.concat(parts.fold_in)
     told = parts.train.concat(held.select(np.arange(5)))
     split = holdout_split(made, replace(fitted, context=told))
@@ -100,7 +104,7 @@ def _cells(made: Any) -> set[tuple[int, int]]:
 def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_path: Path) -> None:
     model = model_at(tmp_path / "ridge", "ridge")
     come(place)
-    assert refresh(model, place, bar=1.0, threads=1).published
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published
     fitted = checkpoint.load(model)
     counts = fitted.context.level_counts("item")
     np.testing.assert_array_equal(fitted.trained_on["item"], counts)
@@ -120,8 +124,8 @@ def test_new_people_and_items_are_of_the_model_after_one_refresh(
 ) -> None:
     model = model_at(tmp_path / kind, kind)
     come(place)
-    done = refresh(model, place, bar=1.0, threads=1)
-    assert (done.published, done.new_people, done.new_items) == (True, NEW_PEOPLE, 1)
+    done = refresh(model, place, tolerance=1.0, n_threads=1)
+    assert (done.published, done.n_new_users, done.n_new_items) == (True, NEW_PEOPLE, 1)
     fresh = CFNADE.load(model)
     users, items = fresh.predictor_.users, fresh.predictor_.items
     assert min(users.indices([f"n{n}" for n in range(NEW_PEOPLE)])) >= 0
@@ -132,15 +136,18 @@ def test_new_people_and_items_are_of_the_model_after_one_refresh(
     listed = fresh.recommend(["n0"], n=41, min_ratings=0)["item"].to_list()
     assert "new" in listed
     assert (fresh.fitted_.interaction_model is not None) == (kind == "lists")
-    again = refresh(model, place, threads=1)
-    assert (again.published, again.why) == (False, "nothing has come since the last refresh")
+    again = refresh(model, place, n_threads=1)
+    assert (again.published, again.reason) == (
+        False,
+        "the store has no new events since the last refresh",
+    )
 
 
 def test_what_is_worse_is_not_published(
     model: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     come(place)
-    real = refreshing._trained_on
+    real = refreshing._continue_training
 
     def spoilt(*given: object) -> object:
         fitted = real(*given)  # type: ignore[arg-type]
@@ -150,25 +157,25 @@ def test_what_is_worse_is_not_published(
             table.data.flatten()[::2] *= -4
         return fitted
 
-    monkeypatch.setattr(refreshing, "_trained_on", spoilt)
+    monkeypatch.setattr(refreshing, "_continue_training", spoilt)
     publish(_marked(checkpoint.load(model), 0), model)  # so there is an earlier one
     before = fingerprint(model)
-    kept = earlier(model)
-    store = open_store(place)
-    forget(store, "mistyped")  # of whom the store knows nothing
+    kept = earlier_versions(model)
+    store = EventStore.open(place)
+    store.erase_user("mistyped")  # of whom the store knows nothing
     store.close()
-    done = refresh(model, place, threads=1)
+    done = refresh(model, place, n_threads=1)
     assert not done.published
-    assert "worse, so the model stays" in done.why
-    assert done.after is not None
-    assert done.before is not None
-    assert done.after > done.before
+    assert "worse, so the model stays" in done.reason
+    assert done.rmse_after is not None
+    assert done.rmse_before is not None
+    assert done.rmse_after > done.rmse_before
     assert fingerprint(model) == before
-    assert earlier(model) == kept != []
-    again = refresh(model, place, threads=1)  # the same training would give the same model
-    assert (again.published, again.after) == (False, None)
-    assert again.why == "nothing has come since the last refresh, which was worse"
-    assert refresh(model, place, bar=100.0, threads=1).published  # the bar is an argument
+    assert earlier_versions(model) == kept != []
+    again = refresh(model, place, n_threads=1)  # the same training would give the same model
+    assert (again.published, again.rmse_after) == (False, None)
+    assert again.reason.endswith("no new events since the last refresh, which was worse")
+    assert refresh(model, place, tolerance=100.0, n_threads=1).published  # the bar is an argument
 
 
 def test_who_came_and_went_between_refreshes_forces_nothing(
@@ -176,32 +183,34 @@ def test_who_came_and_went_between_refreshes_forces_nothing(
 ) -> None:
     """No model holds them, so none has to go."""
     publish(_marked(checkpoint.load(model), 0), model)
-    before, kept = fingerprint(model), earlier(model)
+    before, kept = fingerprint(model), earlier_versions(model)
     come(place)
-    store = open_store(place)
-    assert forget(store, "n0").known
+    store = EventStore.open(place)
+    assert store.erase_user("n0").n_events
     store.close()
     real = evaluate
     rmse = iter([1.0, 2.0])
     monkeypatch.setattr(
         refreshing, "evaluate", lambda *given: replace(real(*given), rmse=next(rmse))
     )
-    assert not refresh(model, place, threads=1).published
-    assert (fingerprint(model), earlier(model)) == (before, kept)
+    assert not refresh(model, place, n_threads=1).published
+    assert (fingerprint(model), earlier_versions(model)) == (before, kept)
 
 
 def test_the_last_three_are_kept_and_rolled_back_one_by_one(model: Path) -> None:
     fitted = checkpoint.load(model)
     checks = [fingerprint(model)]
-    for number in range(KEPT + 2):
+    for number in range(N_VERSIONS + 2):
         publish(_marked(fitted, number), model)
         checks.append(fingerprint(model))
-    assert [fingerprint(one) for one in earlier(model)] == checks[-2 : -2 - KEPT : -1]
-    for number in range(KEPT):
+    assert [fingerprint(one) for one in earlier_versions(model)] == checks[
+        -2 : -2 - N_VERSIONS : -1
+    ]
+    for number in range(N_VERSIONS):
         rollback(model)
         assert fingerprint(model) == checks[-2 - number]
         checkpoint.load(model)
-    with pytest.raises(CheckpointError, match="no earlier model to go back to"):
+    with pytest.raises(CheckpointError, match="no earlier version to return to"):
         rollback(model)
 
 
@@ -275,8 +284,8 @@ def test_two_refreshers_at_once_are_one(model: Path, place: str) -> None:
         exclusive(model / refreshing.LOCK),
         pytest.raises(TrainingError, match="is training or refreshing it"),
     ):
-        refresh(model, place, threads=1)
-    assert refresh(model, place, bar=1.0, threads=1).published
+        refresh(model, place, n_threads=1)
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published
 
 
 def test_a_refresh_that_is_killed_holds_nobody_up(model: Path, place: str) -> None:
@@ -289,8 +298,8 @@ def test_a_refresh_that_is_killed_holds_nobody_up(model: Path, place: str) -> No
         "def never(*given):\n"
         "    print('training', flush=True)\n"
         "    time.sleep(600)\n"
-        "refreshing._trained_on = never\n"
-        "refreshing.refresh(pathlib.Path(sys.argv[1]), sys.argv[2], threads=1)\n"
+        "refreshing._continue_training = never\n"
+        "refreshing.refresh(pathlib.Path(sys.argv[1]), sys.argv[2], n_threads=1)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(model), place], stdout=subprocess.PIPE, text=True
@@ -298,12 +307,12 @@ def test_a_refresh_that_is_killed_holds_nobody_up(model: Path, place: str) -> No
     assert process.stdout is not None
     assert process.stdout.readline() == "training\n"
     with pytest.raises(TrainingError, match=f"process {process.pid} on"):
-        refresh(model, place, threads=1)
+        refresh(model, place, n_threads=1)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
     assert fingerprint(model) == before
-    assert refresh(model, place, bar=1.0, threads=1).published
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published
 
 
 # -- forgetting -----------------------------------------------------------------------------------
@@ -314,19 +323,17 @@ def test_who_is_forgotten_is_in_no_file_after_a_refresh(
 ) -> None:
     come(place)
     who = "somebody-unmistakable-4711"
-    store = open_store(place)
-    from cfnade.online.event_store import Event, keep
-
-    keep(store, [Event(who, str(item), "rate", 4.0) for item in range(101, 120)])
-    assert refresh(model, place, bar=1.0, threads=1).published
-    assert refresh(model, place, bar=1.0, threads=1).published is False
-    keep(store, [Event("x", "101", "rate", 4.0)])
-    assert refresh(model, place, bar=1.0, threads=1).published
+    store = EventStore.open(place)
+    store.append([Event(who, str(item), "rating", 4.0) for item in range(101, 120)])
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published is False
+    store.append([Event("x", "101", "rating", 4.0)])
+    assert refresh(model, place, tolerance=1.0, n_threads=1).published
     assert who.encode() in bytes_below(tmp_path)  # in the model, the one before, and the store
-    assert forget(store, who).events == 19
+    assert store.erase_user(who).n_events == 19
     store.close()
     time.sleep(0.01)
-    done = refresh(model, place, bar=0.0, threads=1)
+    done = refresh(model, place, tolerance=0.0, n_threads=1)
     assert done.published  # however good it is: they must go
     assert who.encode() not in bytes_below(tmp_path)
     assert CFNADE.load(model).predictor_.users.index(who) == -1
@@ -352,7 +359,7 @@ def test_what_cannot_be_refreshed_is_one_message(
             "'--tolerance': Input should be",
         ),
         (("refresh", model, "--store", empty), "there are no ratings in the store yet"),
-        (("rollback", model), "no earlier model to go back to"),
+        (("rollback", model), "no earlier version to return to"),
     ]:
         said = shell(*arguments)
         assert said.code in (1, 2), (arguments, said)
@@ -361,15 +368,15 @@ def test_what_cannot_be_refreshed_is_one_message(
 
 
 def store_of_nothing(path: Path) -> str:
-    open_store(str(path), create=True).close()
+    EventStore.open(str(path), create=True).close()
     return str(path)
 
 
 def test_a_store_without_the_models_ratings_is_refused(model: Path, tmp_path: Path) -> None:
     place = store_of_nothing(tmp_path / "few.db")
     come(place)
-    with pytest.raises(TrainingError, match="bring those into the store first"):
-        refresh(model, place, threads=1)
+    with pytest.raises(TrainingError, match="import those first"):
+        refresh(model, place, n_threads=1)
 
 
 def test_every_goes_on_after_a_failure(
@@ -401,6 +408,6 @@ def test_the_command_says_what_it_did(model: Path, place: str, shell: Shell) -> 
     said = shell("refresh", model, "--store", place, "--tolerance", "1", "--n-threads", "1")
     assert said.code == 0, said
     assert "published: RMSE" in said.out
-    assert "5 new people, 1 new items" in said.out
+    assert "5 new users, 1 new item" in said.out
     said = shell("rollback", model)
     assert (said.code, "back to the model that was in" in said.out) == (0, True)

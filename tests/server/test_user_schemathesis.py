@@ -10,8 +10,7 @@ import pytest
 import schemathesis
 from schemathesis import GenerationMode
 
-from cfnade.online.engine import open_store
-from cfnade.online.event_store import Event, keep
+from cfnade.online.event_store import Event, EventStore
 from cfnade.server.app import create_app
 from cfnade.server.auth import Authenticator
 from cfnade.server.model_registry import ModelRegistry
@@ -39,8 +38,8 @@ LEFT_OUT = [
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("store") / "ratings.db")
-    store = open_store(path, create=True)
-    keep(store, [Event("ben", SECRET_ITEM, "rate", 5.0), Event("7", "101", "rate", 2.0)])
+    store = EventStore.open(path, create=True)
+    store.append([Event("ben", SECRET_ITEM, "rating", 5.0), Event("7", "101", "rating", 2.0)])
     store.close()
     return path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,10 +62,9 @@ def recommend(
     """
     from cfnade.cli.recommend import ranking_arguments
     from cfnade.cli.user_input import load_predictor
-    from cfnade.distributed.batch_job import EVERYBODY
 
     ranking = ranking_arguments(ctx, load_predictor(model))
-    _run("recommend", model, users or EVERYBODY, out, engine, workers, overwrite, n=n, **ranking)
+    _run("recommend", model, users, out, engine, workers, overwrite, n=n, **ranking)
 
 
 @app.command(cls=Command)
@@ -119,26 +117,28 @@ def evaluate(
 
 
 def _run(
-    task: str,
+    task: Any,
     model: Path,
-    data: str,
+    data: str | None,
     out: Path,
-    engine: str,
+    engine: Any,
     workers: int | None,
     overwrite: bool,
-    **how: Any,
+    **ranking: Any,
 ) -> dict[str, Any]:
-    from cfnade.distributed.batch_job import EVERYBODY, SUCCESS, predict_to_parquet
-    from cfnade.distributed.engines import open_engine
+    from cfnade.distributed.batch_job import ALL, SUCCESS, predict_to_parquet
 
     if out.is_file():
         raise PredictionError(f"{out}: is a file; give a folder with --out")
-    inputs: Any = data if data == EVERYBODY else [data]
-    with (
-        locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"),
-        closing(open_engine(engine, workers)) as tasks,
-    ):
-        summary = predict_to_parquet(model, inputs, out, tasks, task, force=overwrite, **how)
+    inputs: Any = ALL if data is None else [data]
+    with locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"):
+        summary = predict_to_parquet(
+            *(model, inputs, out, task),
+            engine=engine,
+            n_workers=workers,
+            overwrite=overwrite,
+            **ranking,
+        )
     size = f"{summary['rows']:,} rows in {summary['parts']} Parquet files"
     print(
         f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",

@@ -51,7 +51,8 @@ def recommend(
 
     predictor = load_predictor(model)
     ranking = ranking_arguments(ctx, predictor)
-    users, new_user = parse_user(predictor, user or [], history, ratings or [])
+    users_given = [] if user is None else user
+    users, new_user = parse_user(predictor, users_given, history, ratings or [])
     frame = predictor.recommend(users, history=new_user, n=n, **ranking)
     _report_unknown(users or [], predictor)
     least = ranking.get("min_ratings")

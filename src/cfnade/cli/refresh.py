@@ -12,6 +12,7 @@ from cfnade.cli.options import Model, Threads
 from cfnade.cli.process import compile_kernels, print_status
 from cfnade.cli.store import STORES
 from cfnade.exceptions import CfnadeError, StoreUnavailableError
+from cfnade.utils.text import count_of
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -68,9 +69,9 @@ def rollback(model: Model) -> None:
       cfnade rollback model
     """
     from cfnade.online import publish
-    from cfnade.online.refresh import alone
+    from cfnade.online.refresh import locked_model
 
-    with alone(model):
+    with locked_model(model):
         version = publish.rollback(model)
         print(f"{model}: back to the model that was in {version}, {publish.fingerprint(model)}")
 
@@ -81,12 +82,13 @@ def _refresh_once(
     from cfnade.online.refresh import refresh as refresh_model
 
     result = refresh_model(
-        model, store, bar=tolerance, epochs=epochs, threads=n_threads, say=print_status
+        model, store, tolerance=tolerance, epochs=epochs, n_threads=n_threads, log=print_status
     )
     status = "published" if result.published else "not published"
-    new = f"; {result.new_people:,} new users, {result.new_items:,} new items"
+    users = count_of(result.n_new_users, "new user")
+    new = f"; {users}, {count_of(result.n_new_items, 'new item')}"
     took = f", {result.seconds:.1f} s" if result.seconds else ""
-    print(f"{model}: {status}: {result.why}{new if result.ratings else ''}{took}")
+    print(f"{model}: {status}: {result.reason}{new if result.n_ratings else ''}{took}")
 
 
 def _is_temporary(error: CfnadeError) -> bool:

@@ -156,7 +156,7 @@ def _print_interaction_effects(console: Console, frame: Any) -> None:
     console.print(f"probability of an interaction {probability:.3f} %")
     table = _table("item", "without it", "lift")
     for row in frame.to_dicts():
-        times = Text(f"{row['lift']:.2f}", "green" if row["times"] > 1 else "red")
+        times = Text(f"{row['lift']:.2f}", "green" if row["lift"] > 1 else "red")
         table.add_row(_label(row), f"{100 * row['without']:.3f} %", times)
     console.print(table)
 

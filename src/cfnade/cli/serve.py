@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from cfnade.cli.options import Model
-from cfnade.cli.process import compile_kernels, gc_frozen, print_status
+from cfnade.cli.process import compile_kernels, gc_frozen
 from cfnade.cli.store import STORES
 from cfnade.exceptions import CfnadeError
 
@@ -105,11 +105,10 @@ def serve(
 
     if model.is_dir():
         if store is not None:  # errors of the store come before the service listens
-            from cfnade.online.engine import make_missing_file, open_store
+            from cfnade.online.engine import is_missing_file
+            from cfnade.online.event_store import EventStore
 
-            if created := make_missing_file(store):
-                print_status(f"{created}: created a new, empty store")
-            open_store(store).close()
+            EventStore.open(store, create=is_missing_file(store)).close()
         compile_kernels("inference")
     run_server(
         ServerSettings(

@@ -44,11 +44,11 @@ def create(store: StoreUrl) -> None:
       cfnade store create ratings.db
       cfnade store create postgresql://shop@db.example.org/ratings
     """
-    from cfnade.online.engine import open_store
+    from cfnade.online.event_store import EventStore
 
-    opened = open_store(store, create=True)
+    opened = EventStore.open(store, create=True)
     opened.close()
-    print(f"{opened.shown}: ready; next: cfnade store import {opened.shown} DATA")
+    print(f"{opened.name}: ready; next: cfnade store import {opened.name} DATA")
 
 
 @app.command(cls=Command)
@@ -58,11 +58,11 @@ def info(store: StoreUrl, *, as_json: Json = False) -> None:
     \b
       cfnade store info ratings.db
     """
-    from cfnade.online.engine import open_store
-    from cfnade.online.prequential import summary_of
+    from cfnade.online.event_store import EventStore
+    from cfnade.online.prequential import summarize
 
-    with closing(open_store(store)) as opened:
-        summary = summary_of(opened)
+    with closing(EventStore.open(store)) as opened:
+        summary = summarize(opened)
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
     else:
@@ -73,8 +73,8 @@ def info(store: StoreUrl, *, as_json: Json = False) -> None:
 def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -> None:
     """Import ratings or interactions, all of them or none.
 
-    Events that are in the store are kept, and erased users stay erased. `cfnade data convert` reads
-    files whose columns are not recognized.
+    A missing SQLite store is created. Events that are in the store are kept, and erased users stay
+    erased. `cfnade data convert` reads files whose columns are not recognized.
 
     \b
       cfnade store import ratings.db ml-1m
@@ -83,10 +83,12 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
     from cfnade.data.load import load
     from cfnade.data.remote import redact_url
     from cfnade.online.bulk import import_events, scale_of
-    from cfnade.online.engine import open_store
+    from cfnade.online.engine import is_missing_file, parse_store_url
+    from cfnade.online.event_store import EventStore
 
-    with closing(open_store(store)) as opened:
-        ratings = load(data, scale=scale)
+    parse_store_url(store, create=True)  # a wrong address fails before the data is read
+    ratings = load(data, scale=scale)
+    with closing(EventStore.open(store, create=is_missing_file(store))) as opened:
         values = () if ratings.implicit else ratings.scale.values
         if values and scale is None:
             _check_scale(ratings, scale_of(opened) or [], redact_url(data))
@@ -96,7 +98,7 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
         print("note: counts are not stored, only which user chose which item", file=sys.stderr)
     skipped = len(ratings) - added
     why = f"; {skipped:,} skipped: already stored, or of erased users" if skipped else ""
-    print(f"{opened.shown}: {count_of(added, 'event')} imported{why}")
+    print(f"{opened.name}: {count_of(added, 'event')} imported{why}")
 
 
 @app.command(cls=Command)
@@ -128,24 +130,23 @@ def erase(
     \b
       cfnade store erase ratings.db anna
     """
-    from cfnade.online.engine import open_store
-    from cfnade.online.erasure import forget
+    from cfnade.online.event_store import EventStore
 
-    with closing(open_store(store)) as opened:
-        erasure = forget(opened, user)
-    if erasure.known:
-        print(f"{opened.shown}: {count_of(erasure.events, 'event')} of {user!r} erased")
-        print(f"earlier models contain them until: cfnade refresh MODEL --store {opened.shown}")
+    with closing(EventStore.open(store)) as opened:
+        erasure = opened.erase_user(user)
+    if erasure.n_events:
+        print(f"{opened.name}: {count_of(erasure.n_events, 'event')} of {user!r} erased")
+        print(f"earlier models contain them until: cfnade refresh MODEL --store {opened.name}")
     else:
         print(
-            f"warning: {opened.shown} has nothing about {user!r}, so nothing was changed; check "
+            f"warning: {opened.name} has nothing about {user!r}, so nothing was changed; check "
             "the id, or the user was erased before",
             file=sys.stderr,
         )
-    if not erasure.wiped:
+    if not erasure.purged:
         print(
             "warning: another program reads the store now, so erased bytes may remain in the "
-            f"files of the database; repeat: cfnade store erase {opened.shown} USER",
+            f"files of the database; repeat: cfnade store erase {opened.name} USER",
             file=sys.stderr,
         )
 
@@ -165,13 +166,13 @@ def events_frame(ratings: Dataset) -> pl.DataFrame:
     import polars as pl
 
     columns: dict[str, Any] = {
-        "person": pl.Series(ratings.user_ids)[ratings.users].cast(pl.String),
-        "item": pl.Series(ratings.item_ids)[ratings.items].cast(pl.String),
+        "user_id": pl.Series(ratings.user_ids)[ratings.users].cast(pl.String),
+        "item_id": pl.Series(ratings.item_ids)[ratings.items].cast(pl.String),
     }
     if not ratings.implicit:
         columns["rating"] = ratings.values
     if ratings.times is not None:
-        columns["at"] = ratings.times
+        columns["timestamp"] = ratings.times
     for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
         if texts is not None:
             columns[name] = pl.Series(texts.tolist(), dtype=pl.String)[ratings.items]
@@ -184,23 +185,27 @@ def _print_summary(summary: StoreSummary) -> None:
     def minute(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
-    kinds = f"{count_of(summary.ratings, 'rating')}, {count_of(summary.picks, 'interaction')}, "
+    types = [
+        count_of(summary.n_ratings, "rating"),
+        count_of(summary.n_interactions, "interaction"),
+        count_of(summary.n_withdrawals, "withdrawal"),
+    ]
     facts = {
-        "store": f"{summary.store}, version {summary.version}",
-        "events": f"{summary.events:,}: {kinds}{count_of(summary.withdrawals, 'withdrawal')}",
-        "users": f"{summary.people:,}; {summary.forgotten:,} erased",
-        "items": f"{summary.items:,}",
+        "store": summary.store,
+        "events": f"{summary.n_events:,}: {', '.join(types)}",
+        "users": f"{summary.n_users:,}; {summary.n_erased_users:,} erased",
+        "items": f"{summary.n_items:,}",
         "sources": ", ".join(f"{name} {n:,}" for name, n in summary.sources.items()) or "none yet",
     }
     if summary.first is not None and summary.last is not None:
         facts["time"] = f"{minute(summary.first)} to {minute(summary.last)}"
-    if summary.online is not None:
+    if (online := summary.online_error) is not None:
         facts["online"] = (
-            f"RMSE {summary.online.rmse:.4f} of the last {count_of(summary.online.n, 'rating')}; "
-            f"{100 * summary.online.unseen:.0f} % of users new to the model"
+            f"RMSE {online.rmse:.4f} on the last {count_of(online.n, 'rating')}; "
+            f"{100 * online.new_users:.0f} % of them by users new to the model"
         )
     for name, fact in facts.items():
         print(f"{name:<11}{fact}")
     for model in summary.models:
-        name, rmse, n = model["model"][:12], model["rmse"], model["ratings"]
-        print(f"{'model':<11}{name}: RMSE {rmse:.4f} of {n:,}")
+        n = count_of(model["n_ratings"], "rating")
+        print(f"{'model':<11}{model['model'][:12]}: RMSE {model['rmse']:.4f} on {n}")

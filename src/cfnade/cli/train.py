@@ -18,15 +18,13 @@ from cfnade.cli.process import (
     gc_frozen,
     interruptible,
     next_command,
-    print_status,
 )
 from cfnade.exceptions import TrainingError
 
 if TYPE_CHECKING:
-    from cfnade.cli.progress import TrainingView
     from cfnade.cli.run_config import RunConfig
     from cfnade.data.splits import Split
-    from cfnade.training.callbacks import Callback
+    from cfnade.training.callbacks import Callback, HistoryCallback
     from cfnade.training.plan import TrainingPlan
     from cfnade.training.state import StateStore
     from cfnade.training.train import TrainingResult
@@ -157,6 +155,7 @@ def _train_ratings(
     from cfnade.training.loop import DivergedError
     from cfnade.training.options import RunOptions
     from cfnade.training.plan import plan_implicit
+    from cfnade.training.progress import ProgressCallback
     from cfnade.training.train import train
 
     out, config = store.folder, with_plans(config, parts)
@@ -171,7 +170,7 @@ def _train_ratings(
         seed=config.training_config().seed,
     )
     plan = replace(plan, implicit=implicit)
-    display = _display(config, plan, store)
+    callbacks = [ProgressCallback(sys.stderr), _history(config, plan, store), *callbacks]
     run_options = RunOptions(
         n_threads=config.n_threads,
         device=config.device,
@@ -182,9 +181,9 @@ def _train_ratings(
     if automatic:
         print(_announcement(parts, plan), file=sys.stderr)
     try:
-        with write_errors_explained(out), display, interruptible() as stop:
-            shown = replace(run_options, callbacks=[display, *callbacks], should_stop=stop)
-            result = train(parts, plan, shown)
+        with write_errors_explained(out), interruptible() as stop:
+            run_options = replace(run_options, callbacks=callbacks, should_stop=stop)
+            result = train(parts, plan, run_options)
     except DivergedError:
         state.delete_states(out)  # resuming would diverge again
         raise
@@ -192,11 +191,11 @@ def _train_ratings(
     _print_result(result, parts, out, config.without_context)
 
 
-def _display(config: RunConfig, plan: TrainingPlan, store: StateStore) -> TrainingView:
-    """Return the progress display, which also begins the run in the folder."""
+def _history(config: RunConfig, plan: TrainingPlan, store: StateStore) -> HistoryCallback:
+    """Return what writes history.jsonl, and begins the run in the folder."""
     from cfnade.cli.output_dir import begin_run
-    from cfnade.cli.progress import TrainingView
     from cfnade.training import state
+    from cfnade.training.callbacks import HistoryCallback
 
     earlier = state.state_times(store.folder)
 
@@ -205,9 +204,8 @@ def _display(config: RunConfig, plan: TrainingPlan, store: StateStore) -> Traini
         if not store.resume:
             begin_run(store.folder, config, earlier)
 
-    epochs = [member.training.epochs for member in plan.members]
-    done = state.read_histories(store.folder, len(epochs)) if store.resume else []
-    return TrainingView([member.side for member in plan.members], epochs, store.folder, done, begin)
+    done = state.read_histories(store.folder, len(plan.members)) if store.resume else []
+    return HistoryCallback(store.folder / "history.jsonl", done, begin)
 
 
 def _compile(config: RunConfig, plan: TrainingPlan) -> None:
@@ -309,10 +307,10 @@ def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> N
     from cfnade import checkpoint
     from cfnade.cli.output_dir import begin_run, end_run, write_errors_explained
     from cfnade.training import state
-    from cfnade.training.callbacks import MessageCallback
     from cfnade.training.implicit import implicit_plan
     from cfnade.training.options import RunOptions
     from cfnade.training.plan import TrainingPlan
+    from cfnade.training.progress import ProgressCallback
     from cfnade.training.train import train
 
     _require_no_rating_options(config)
@@ -323,7 +321,7 @@ def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> N
     seed = config.training_config().seed
     implicit = implicit_plan(parts.train, seed=seed, time_budget=config.time_budget)
     plan = TrainingPlan(implicit=implicit)
-    run_options = RunOptions(n_threads=config.n_threads, callbacks=[MessageCallback(print_status)])
+    run_options = RunOptions(n_threads=config.n_threads, callbacks=[ProgressCallback(sys.stderr)])
     with write_errors_explained(out), interruptible() as stop:
         result = train(parts, plan, replace(run_options, should_stop=stop))
         metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}

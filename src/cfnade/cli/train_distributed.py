@@ -193,11 +193,12 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
 
 def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.cli.output_dir import begin_run
-    from cfnade.cli.progress import TrainingView
     from cfnade.components.new_member import component_names, kernel_groups
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import train_distributed as train_on_ranks
+    from cfnade.training.callbacks import Callback, HistoryCallback
+    from cfnade.training.progress import ProgressCallback
 
     out, is_first = run.out, group.rank == 0
     shards, training = ShardedRatings.open(config.data), config.training_config()
@@ -212,11 +213,11 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     if not resume:
         rank_state.forget(out)
     with ExitStack() as stack:
-        view = None
+        callbacks: list[Callback] = []
         if is_first:
             begin = (lambda: None) if resume else lambda: begin_run(out, config)
-            view = TrainingView([config.side], [training.epochs], out, done, begin)
-            stack.enter_context(view)
+            history = HistoryCallback(out / "history.jsonl", done, begin)
+            callbacks = [ProgressCallback(sys.stderr), history]
         outcome = train_on_ranks(
             group,
             shards,
@@ -228,7 +229,7 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             start=Path(config.init_model) if config.init_model else None,
             threads=config.n_threads,
             saving=rank_state.RankStateStore(out, run.save_every, resume, group),
-            callbacks=[] if view is None else [view],
+            callbacks=callbacks,
             stop=stack.enter_context(interruptible()),
             facts={"run_config": config.to_json()},
             with_context=not config.without_context,

@@ -226,15 +226,15 @@ def _describe(table: RawTable, ratings: Dataset, options: LoadOptions) -> str:
 
 def _load_store(address: str, options: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return what an event store holds, and options with its scale where none is given."""
-    from cfnade.online.bulk import has_ratings, ratings_frame, scale_of
-    from cfnade.online.engine import open_store
+    from cfnade.online.bulk import ratings_frame, scale_of
+    from cfnade.online.event_store import EventStore
 
-    with closing(open_store(address)) as store:
-        implicit = options.get("implicit", False) or not has_ratings(store)
-        table = ratings_frame(store, picks=implicit)
+    with closing(EventStore.open(address)) as store:
+        implicit = options.get("implicit", False) or not store.has_ratings()
+        table = ratings_frame(store, implicit=implicit)
         own_scale = None if implicit or options.get("bins") is not None else scale_of(store)
     noun = "interactions" if implicit else "ratings"
-    log.info("%s: a store of ratings, %s %s count", store.shown, f"{table.height:,}", noun)
+    log.info("%s: a store of ratings, %s %s count", store.name, f"{table.height:,}", noun)
     return table, {"scale": own_scale} | {k: v for k, v in options.items() if v is not None}
 
 

@@ -131,9 +131,9 @@ def pin_source(data: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]
     if data in DATASETS:
         return data, options
     if data.startswith(STORE):
-        from cfnade.online.engine import address_of
+        from cfnade.online.engine import redact_store_url
 
-        return STORE + address_of(data), options
+        return STORE + redact_store_url(data), options
     remaining = {name: value for name, value in options.items() if name != "query"}
     if url_scheme(data) in WEB and redact_url(data) == data:
         return data, remaining

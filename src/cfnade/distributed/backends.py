@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cfnade.exceptions import CfnadeError
+from annotated_types import Ge
 
+from cfnade.exceptions import CfnadeError
+from cfnade.utils.validation import check_choice, check_scalar
+
+ENGINES = ("local", "ray", "spark")
 _TRIES = 4  # Ray gives up starting after half a minute, which a busy machine may need
 _STORE = 256 << 20  # bytes of Ray's object store: what travels is small
+
+
+def check_engine(engine: str, n_workers: int | None) -> None:
+    """Raise for an unknown engine or a number of workers below 1."""
+    check_choice("engine", engine, ENGINES, error=CfnadeError)
+    if n_workers is not None:
+        check_scalar("n_workers", n_workers, int, Ge(1), error=CfnadeError)
 
 
 @contextmanager

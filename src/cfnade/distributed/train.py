@@ -39,12 +39,14 @@ from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import TrainingError
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
-from cfnade.training.callbacks import Callback, CallbackList, Stage
+from cfnade.training.callbacks import Callback, Stage, reported, reported_stage
 from cfnade.training.loop import LoopOptions, TrainingLoop
 from cfnade.training.member import copy_known_weights, finish_member
 from cfnade.training.state import LoopState, implicit_folder
 from cfnade.training.steps import make_stepper
 from cfnade.training.train import IMPLICIT
+
+INTERACTIONS = Stage("set-nade")
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ def train_distributed(
     began = time.monotonic()
     if shards.sizes["train"] == 0:
         raise TrainingError(f"{shards.folder}: there are no ratings to train on")
-    how = RankRun(
-        group, shards, thread_count(threads), saving, CallbackList(callbacks), stop, start
-    )
-    implicit = len(shards.scale) == 1
-    with torch_threads(how.threads):
+    implicit, count = len(shards.scale) == 1, thread_count(threads)
+    stages = [] if implicit else [_stage(side, settings)]
+    stages += [INTERACTIONS] if lists or implicit else []
+    with reported(callbacks, stages) as callback, torch_threads(count):
+        how = RankRun(group, shards, count, saving, callback, stop, start)
         if implicit:
             owned = load_rank_data(group, shards, "user")
             model, outcome = (
@@ -104,15 +106,22 @@ def train_distributed(
             )
             calibration = None
         else:
-            model, calibration, outcome = _member(how, side, dict(architecture), settings)
+            with reported_stage(callback, stages[0]):
+                model, calibration, outcome = _member(how, side, dict(architecture), settings)
         outcome["stopped"] = outcome["epochs"] < settings.epochs and how.ended() and not implicit
         if (lists or implicit) and not outcome["stopped"]:
-            model, outcome["lists"] = _with_choice(how, model, settings.seed)
+            with reported_stage(callback, INTERACTIONS):
+                model, outcome["lists"] = _with_choice(how, model, settings.seed)
             outcome["stopped"] = how.ended()
     outcome["seconds"] = round(max(time.monotonic() - began, outcome["seconds"]), 2)
     lasting = {name: v for name, v in outcome.items() if name not in ("stopped", "diverged")}
     write_model(model, out, calibration, lasting | dict(facts or {}), with_context=with_context)
     return outcome
+
+
+def _stage(side: str, settings: TrainingConfig) -> Stage:
+    """What callbacks call the training of the member."""
+    return Stage(side, member=0, epochs=settings.epochs or None, patience=settings.patience)
 
 
 def _member(
@@ -150,7 +159,7 @@ def _member(
         store=how.saving,
         identity=identity,
         callback=how.callback,
-        stage=Stage(side, member=0, epochs=settings.epochs, patience=settings.patience),
+        stage=_stage(side, settings),
         should_stop=how.ended,
     )
     if any(part.starts_well for part in member.components.values()):

@@ -1,7 +1,7 @@
-"""A store by its address: a file of SQLite, or a server of PostgreSQL.
+"""Store URLs, transactions on SQLite and PostgreSQL, and database errors as one message.
 
-Whatever is wrong with a database becomes one message: a StoreUnavailableError if it may be right
-again in a moment, else a StoreError. A password is never shown.
+An error that may pass, such as a lock or a lost server, is a StoreUnavailableError; any other is a
+StoreError. Passwords are never shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from cfnade.exceptions import StoreError, StoreUnavailableError
 
 try:
-    from sqlalchemy import Connection, create_engine, event, text
+    from sqlalchemy import Connection, create_engine, event
     from sqlalchemy.engine import URL, make_url
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
     from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -24,201 +24,175 @@ except ImportError:
         "a store needs one more package; install it with: pip install 'cfnade[store]'"
     ) from None
 
-from cfnade.online.schema import migrate, refuse_newer, version_of
-
-FILE = "store.db"
-"""The store in the folder of a model."""
-_SECONDS = 5
-"""For a lock to be given up, or a server to answer."""
-_CONNECTIONS = 12
+STORE_FILE = "store.db"
+"""The store in a model folder."""
+_TIMEOUT = 5
+"""Seconds to wait for a lock or a server."""
+_POOL_SIZE = 12
 _WRITES = "cfnade_writes"
-_FOLDER_OF_A_MODEL = "model.json"
-_HOW = "give a file (ratings.db), sqlite:///ratings.db, or postgresql://user@host/name"
-_LOCK = 0x6366_6E61  # of PostgreSQL: who makes or changes the tables
-_MIGRATING = text(f"select pg_advisory_xact_lock({_LOCK})")
+_MODEL_FILE = "model.json"
+_HINT = "give a file (ratings.db), sqlite:///ratings.db, or postgresql://user@host/name"
 
 
-class Store:
-    """Connections to one store, for any number of threads of one process."""
+class Database:
+    """A pool of connections to a database, for all threads of a process."""
 
     def __init__(self, url: URL) -> None:
-        self.url = url
-        self.shown = _shown(url)
-        self.engine = _engine(url)
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is SQLite."""
-        return self.url.get_backend_name() == "sqlite"
+        self.name = redact(url)
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _create_engine(url)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state and changes nothing."""
-        with self._told(), self.engine.connect() as connection:
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the database."""
+        with self._translate_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is on disk when it ends well, and as if never begun otherwise."""
-        with self._told(), self.engine.connect() as connection:
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that is on disk when it ends, or rolled back after an error."""
+        with self._translate_errors(), self._engine.connect() as connection:
             connection = connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def apart(self) -> Iterator[Connection]:
-        """Statements that no transaction may hold: VACUUM."""
-        with self._told(), self.engine.connect() as connection:
+    def autocommit(self) -> Iterator[Connection]:
+        """Open a connection for statements that no transaction may contain, such as VACUUM."""
+        with self._translate_errors(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def close(self) -> None:
-        self.engine.dispose()
+        """Close the connections."""
+        self._engine.dispose()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            raise _said(error, self.shown) from error
+            raise _translate(error, self.name) from error
 
 
-def open_store(address: str, *, create: bool = False) -> Store:
-    """The store at an address, with tables of this version; `create` makes what is not there."""
-    store = Store(url_of(address, create=create))
-    try:
-        with store.reading() as connection:
-            version = version_of(connection)
-        refuse_newer(version, store.shown)
-        if version == 0 and not create:
-            raise StoreError(
-                f"{store.shown}: holds no store; make one with: cfnade store create {store.shown}"
-            )
-        with store.writing() as connection:
-            if not store.is_file:
-                connection.execute(_MIGRATING)
-            migrate(connection, store.shown)
-    except BaseException:
-        store.close()
-        raise
-    return store
+# -- URLs -----------------------------------------------------------------------------------------
 
 
-def make_missing_file(address: str) -> str | None:
-    """Make the store of an address if that is an SQLite file that does not exist.
+def redact_store_url(url: str) -> str:
+    """Return a store URL with an absolute path and without its password."""
+    return redact(parse_store_url(url))
 
-    Returns the path of a new store; None if the file is there, or if the address is that of a
-    server, whose tables only `cfnade store create` makes.
+
+def is_missing_file(url: str) -> bool:
+    """Return whether a store URL is that of an SQLite file that does not exist."""
+    parsed = parse_store_url(url, create=True)
+    return parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists()
+
+
+def parse_store_url(url: str, *, create: bool = False) -> URL:
+    """Return the database URL of a store URL, a path of an SQLite file, or a model folder.
+
+    Args:
+        url: What a user gives as the store.
+        create: Whether the file may be missing.
     """
-    url = url_of(address, create=True)
-    if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
-        return None
-    store = open_store(address, create=True)
-    store.close()
-    return store.shown
-
-
-def address_of(address: str) -> str:
-    """The address as it may be noted: it means the same anywhere, and holds no password."""
-    return _shown(url_of(address))
-
-
-def url_of(address: str, *, create: bool = False) -> URL:
-    """What an address means; a path is a file of SQLite, a model's folder the store in it."""
-    address = address.removeprefix("store:")
-    if "://" not in address:
-        if not address.strip():
-            raise StoreError(f"the address of the store is empty; {_HOW}")
-        return _file_url(Path(address).expanduser(), create)
-    scheme = address.partition("://")[0]
+    url = url.removeprefix("store:")
+    if "://" not in url:
+        if not url.strip():
+            raise StoreError(f"the address of the store is empty; {_HINT}")
+        return _sqlite_url(Path(url).expanduser(), create)
+    scheme = url.partition("://")[0]
     try:
-        url = make_url(address)
-        name = url.get_backend_name()
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
     except (SQLAlchemyError, ValueError) as error:
-        raise StoreError(f"{scheme}://…: is not the address of a store; {_HOW}") from error
-    if "@" in (url.host or "") or ("@" in (url.database or "") and name != "sqlite"):
+        raise StoreError(f"{scheme}://…: is not the address of a store; {_HINT}") from error
+    if "@" in (parsed.host or "") or ("@" in (parsed.database or "") and backend != "sqlite"):
         raise StoreError(
-            f"{scheme}://…: the password holds a character that means something in an address; "
-            "write it as its code (@ is %40, / is %2F, : is %3A), or leave the password out and "
-            "set the environment variable PGPASSWORD"
+            f"{scheme}://…: the password has a character with a meaning in addresses; write it as "
+            "its code (@ is %40, / is %2F, : is %3A), or omit the password and set the environment "
+            "variable PGPASSWORD"
         )
-    if name == "sqlite":
-        if not url.database or url.host:
-            raise StoreError(f"{address}: write three slashes and the path; {_HOW}")
-        return _file_url(Path(url.database).expanduser(), create)
-    if name not in ("postgresql", "postgres"):
-        raise StoreError(f"{_shown(url)}: {name} cannot be a store; {_HOW}")
-    return url.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        if not parsed.database or parsed.host:
+            raise StoreError(f"{url}: write three slashes and the path; {_HINT}")
+        return _sqlite_url(Path(parsed.database).expanduser(), create)
+    if backend not in ("postgresql", "postgres"):
+        raise StoreError(f"{redact(parsed)}: {backend} is not supported; {_HINT}")
+    return parsed.set(drivername="postgresql+psycopg")
 
 
-def _file_url(path: Path, create: bool) -> URL:
-    if path.is_dir():
-        if not any((path / part / _FOLDER_OF_A_MODEL).exists() for part in ("", ".new")):
-            raise StoreError(f"{path}: is a folder without a model; {_HOW}")
-        path = path / FILE
-    if not path.exists():
-        if not create:
-            raise StoreError(
-                f"{path}: there is no store; make one with: cfnade store create {path}, or check "
-                "the path"
-            )
-        if not path.parent.is_dir():
-            raise StoreError(f"{path}: the folder {path.parent} is not there; make it first")
-    elif not path.is_file():
-        raise StoreError(f"{path}: is not a file; {_HOW}")
-    return URL.create("sqlite", database=str(path.resolve()))
-
-
-def _shown(url: URL) -> str:
-    """As it may be shown and kept: without the password."""
+def redact(url: URL) -> str:
+    """Return a URL without its password, or the path of an SQLite file."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     bare = url.difference_update_query(["password", "sslpassword"])
     return bare._replace(password=None, drivername=url.get_backend_name()).render_as_string()
 
 
-# -- engines -------------------------------------------------------------------------------------
+def _sqlite_url(path: Path, create: bool) -> URL:
+    if path.is_dir():
+        if not any((path / part / _MODEL_FILE).exists() for part in ("", ".new")):
+            raise StoreError(f"{path}: is a folder without a model; {_HINT}")
+        path = path / STORE_FILE
+    if not path.exists():
+        if not create:
+            raise StoreError(
+                f"{path}: there is no store; create it with: cfnade store create {path}, or check "
+                "the path"
+            )
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: there is no folder {path.parent}; create it first")
+    elif not path.is_file():
+        raise StoreError(f"{path}: is not a file; {_HINT}")
+    return URL.create("sqlite", database=str(path.resolve()))
 
 
-def _engine(url: URL) -> Any:
-    pool: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": _SECONDS}
+# -- engines --------------------------------------------------------------------------------------
+
+
+def _create_engine(url: URL) -> Any:
+    pool: dict[str, Any] = {
+        "pool_size": _POOL_SIZE,
+        "max_overflow": 0,
+        "pool_timeout": _TIMEOUT,
+    }
     if url.get_backend_name() == "sqlite":
-        patience = {"timeout": _SECONDS, "check_same_thread": False}
-        engine = create_engine(url, connect_args=patience, **pool)
-        event.listen(engine, "connect", _prepare_file)
-        event.listen(engine, "begin", _begin_file)
+        arguments = {"timeout": _TIMEOUT, "check_same_thread": False}
+        engine = create_engine(url, connect_args=arguments, **pool)
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
         return engine
+    timeout = url.query.get("connect_timeout", _TIMEOUT)
     try:
+        # With the ping, no request fails after the server was restarted.
         return create_engine(
-            url,
-            connect_args={"connect_timeout": url.query.get("connect_timeout", _SECONDS)},
-            pool_pre_ping=True,  # a server that was away costs no request more
-            **pool,
+            url, connect_args={"connect_timeout": timeout}, pool_pre_ping=True, **pool
         )
     except ImportError:
         raise StoreError(
-            f"{_shown(url)}: PostgreSQL needs a driver; install it with: pip install "
+            f"{redact(url)}: PostgreSQL needs a driver; install it with: pip install "
             "'cfnade[store]'"
         ) from None
 
 
-def _prepare_file(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # begin and commit come from here, not from the module
+def _configure_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions are begun below, not by the module
     for setting in (
-        "journal_mode=WAL",  # readers go on while one writes
-        "synchronous=FULL",  # what was committed survives a power cut
-        "secure_delete=ON",  # what is forgotten is overwritten
-        f"busy_timeout={1000 * _SECONDS}",
+        "journal_mode=WAL",  # readers do not wait for a writer
+        "synchronous=FULL",  # committed data survives a power failure
+        "secure_delete=ON",  # deleted data is overwritten
+        f"busy_timeout={1000 * _TIMEOUT}",
     ):
         connection.execute(f"pragma {setting}")
 
 
-def _begin_file(connection: Connection) -> None:
-    # A transaction that reads first and then writes could not wait for its turn.
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads before it writes would fail instead of waiting for the lock.
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("begin immediate" if writes else "begin")
 
 
-# -- errors --------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 _FULL = re.compile("disk is full|no space left|disk I/O error|could not extend file", re.I)
 _LOCKED = re.compile("database (?:table )?is locked|database is busy", re.I)
@@ -227,33 +201,33 @@ _REFUSED = re.compile("password|authentication|role .* does not exist|database .
 _BROKEN = re.compile("not a database|malformed|file is encrypted", re.I)
 
 
-def _said(error: SQLAlchemyError, shown: str) -> StoreError:
-    """One message of what a driver says, without the statement and what was to be written."""
+def _translate(error: SQLAlchemyError, name: str) -> StoreError:
+    """Return an error with the driver's reason, without the statement and its values."""
     reason = _reason(error)
     if _BROKEN.search(reason):
-        return StoreError(f"{shown}: is not a store, or is damaged ({reason}); check the path")
+        return StoreError(f"{name}: is not a store, or is damaged ({reason}); check the path")
     if _FULL.search(reason):
         return StoreUnavailableError(
-            f"{shown}: the disk is full ({reason}); nothing that was acknowledged is lost, and "
-            "this was not kept: make room and send it again"
+            f"{name}: the disk is full ({reason}); acknowledged ratings are stored, this one is "
+            "not: free some space and send it again"
         )
     if _LOCKED.search(reason):
         return StoreUnavailableError(
-            f"{shown}: another program holds the file locked for more than {_SECONDS} s; try "
-            "again, or end that program"
+            f"{name}: another program has locked the file for more than {_TIMEOUT} s; try again, "
+            "or end that program"
         )
     if _READ_ONLY.search(reason):
-        return StoreError(f"{shown}: cannot be written or opened ({reason}); check its rights")
+        return StoreError(f"{name}: cannot be opened or written ({reason}); check permissions")
     if _REFUSED.search(reason):
         return StoreError(
-            f"{shown}: the server does not let us in ({reason}); check user, password (or the "
-            "environment variable PGPASSWORD) and the name of the database"
+            f"{name}: the server refused the connection ({reason}); check the user, the password "
+            "(or the environment variable PGPASSWORD) and the name of the database"
         )
     if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
-        return StoreUnavailableError(f"{shown}: the database is out of reach ({reason}); try again")
-    return StoreError(f"{shown}: the database refuses ({reason})")
+        return StoreUnavailableError(f"{name}: the database is unreachable ({reason}); try again")
+    return StoreError(f"{name}: the database refused the statement ({reason})")
 
 
 def _reason(error: SQLAlchemyError) -> str:

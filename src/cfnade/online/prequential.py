@@ -1,178 +1,195 @@
-"""What an operator wants to see of a store: how much came when, and how well it was foreseen.
+"""Prequential evaluation: a model predicts each rating before it learns it.
 
-Of every rating that comes through the service, the model at hand says what it expects before it
-hears it. The error of that (prequential, online) needs no test set, and grows as a model goes
-stale.
+The online error needs no test set and grows as a model becomes outdated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from sqlalchemy import case, func, insert, select
+from sqlalchemy import func, insert, select
 
-from cfnade.online.engine import Store
-from cfnade.online.schema import EVENTS, FORGOTTEN, PREDICTED, version_of
+from cfnade.exceptions import StoreUnavailableError
+from cfnade.online.batch_writer import BatchWorker
+from cfnade.online.event_store import ERASED_USERS, EVENTS, PREDICTIONS, EventStore, StoredRating
 
-RECENT = 10_000
-"""Ratings that the online error is of."""
-_BINS = 40
+log = logging.getLogger("cfnade.online")
+
+WINDOW = 10_000
+"""Number of ratings for the online error."""
+_MAX_WAITING = 5_000
+_DELAY = 0.2
+"""Seconds: logging many predictions takes hardly longer than logging one."""
+
+
+class LoggedPrediction(NamedTuple):
+    """What a model predicted for a rating before it arrived."""
+
+    prediction: float
+    user_in_model: bool
+    model: str
+    """Fingerprint of the model."""
+
+
+Predict = Callable[[list[StoredRating]], LoggedPrediction | None]
+"""Predicts a rating from the earlier ratings of its user; None if the model cannot."""
+
+
+class PrequentialLog:
+    """A thread that predicts ratings just after they were stored, and logs the predictions.
+
+    Predictions that wait when the process is killed are missing in the online error only.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._worker: BatchWorker[tuple[str, int, Predict]] = BatchWorker(
+            "prequential-log", self._process, max_waiting=_MAX_WAITING, delay=_DELAY
+        )
+
+    def submit(self, user_id: str, event_id: int, predict: Predict) -> None:
+        """Predict a stored rating from what the user had rated before."""
+        if not self._worker.submit((user_id, event_id, predict)):
+            log.debug("a rating was not predicted: too many wait")
+
+    def close(self) -> None:
+        """Process the waiting ratings and end the thread."""
+        self._worker.close()
+
+    def _process(self, batch: list[tuple[str, int, Predict]]) -> None:
+        try:
+            earlier = self._store.ratings_before([(user, event) for user, event, _ in batch])
+            predictions = {
+                event: prediction
+                for (_, event, predict), ratings in zip(batch, earlier, strict=True)
+                if (prediction := predict(ratings)) is not None
+            }
+            log_predictions(self._store, predictions)
+        except StoreUnavailableError as error:
+            log.warning("predictions of %d ratings were not logged: %s", len(batch), error)
+        except Exception:  # the thread goes on with other ratings
+            log.exception("predictions of %d ratings were not logged", len(batch))
+
+
+def log_predictions(store: EventStore, predictions: dict[int, LoggedPrediction]) -> None:
+    """Store predictions by the number of their event, except those of events erased since."""
+    if not predictions:
+        return
+    with store.write() as connection:
+        query = select(EVENTS.c.id).where(EVENTS.c.id.in_(list(predictions)))
+        rows = [
+            {"event_id": event_id, **predictions[event_id]._asdict()}
+            for event_id in connection.execute(query).scalars()
+        ]
+        if rows:
+            connection.execute(insert(PREDICTIONS), rows)
+
+
+def predicted_ratings(store: EventStore, *, limit: int | None = None) -> pl.DataFrame:
+    """Return the newest ratings with a logged prediction, in their order."""
+    columns = PREDICTIONS.c
+    query = (
+        select(columns.event_id, EVENTS.c.timestamp, EVENTS.c.rating)
+        .add_columns(columns.prediction, columns.user_in_model, columns.model)
+        .join(EVENTS, EVENTS.c.id == columns.event_id)
+        .where(EVENTS.c.type == "rating")
+        .order_by(columns.event_id.desc())
+        .limit(limit)
+    )
+    types = [pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean, pl.String]
+    schema = dict(zip([column.name for column in query.selected_columns], types, strict=True))
+    with store.read() as connection:
+        rows = [tuple(row) for row in connection.execute(query)]
+    return pl.DataFrame(rows, schema, orient="row").reverse()
+
+
+# -- summary --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Online:
-    """How well ratings were foreseen, of the most recent ones."""
+class OnlineError:
+    """Accuracy of predictions that were logged before their ratings arrived."""
 
     n: int
     rmse: float
-    unseen: float
-    """Share of people whom the model had not been trained on."""
+    new_users: float
+    """Share of ratings by users on whom the model had not been trained."""
 
 
 @dataclass(frozen=True)
 class StoreSummary:
-    """What is in a store."""
+    """The contents of a store."""
 
     store: str
-    version: int
-    events: int
-    people: int
-    items: int
-    ratings: int
-    picks: int
-    withdrawals: int
-    forgotten: int
+    n_events: int
+    n_users: int
+    n_items: int
+    n_ratings: int
+    n_interactions: int
+    n_withdrawals: int
+    n_erased_users: int
     first: int | None
     last: int | None
     sources: dict[str, int]
-    online: Online | None
+    online_error: OnlineError | None
     models: list[dict[str, Any]]
-    """Of each model that predicted: its name, how many ratings, and the error."""
-    over_time: list[dict[str, Any]]
-    """Equal stretches of time: when each begins, its events, and the online error in it."""
+    """Fingerprint, number of ratings and RMSE of each model that predicted."""
 
 
-def summary_of(store: Store) -> StoreSummary:
-    """All of it, in one look at the store."""
-    with store.reading() as connection:
-        of = EVENTS.c
-        kinds = select(of.kind, func.count()).group_by(of.kind)
-        counts = {kind: int(n) for kind, n in connection.execute(kinds)}
-        sources = select(of.source, func.count()).group_by(of.source).order_by(of.source)
-        by_source = {str(source): int(n) for source, n in connection.execute(sources)}
-        wide = select(
-            func.count(of.person.distinct()),
-            func.count(of.item.distinct()),
-            func.min(of.at),
-            func.max(of.at),
+def online_error(store: EventStore) -> OnlineError | None:
+    """Return the error of the newest predicted ratings; None if none was predicted."""
+    return _online_error(predicted_ratings(store, limit=WINDOW))
+
+
+def summarize(store: EventStore) -> StoreSummary:
+    """Count the contents of a store."""
+    columns, count = EVENTS.c, func.count()
+    with store.read() as connection:
+        types = select(columns.type, count).group_by(columns.type)
+        n_of_type = {name: int(n) for name, n in connection.execute(types)}
+        sources = select(columns.source, count).group_by(columns.source).order_by(columns.source)
+        n_of_source = {str(name): int(n) for name, n in connection.execute(sources)}
+        totals = select(
+            func.count(columns.user_id.distinct()),
+            func.count(columns.item_id.distinct()),
+            func.min(columns.timestamp),
+            func.max(columns.timestamp),
         )
-        people, items, first, last = connection.execute(wide).one()
-        version = version_of(connection)
-        forgotten = connection.execute(select(func.count()).select_from(FORGOTTEN)).scalar_one()
-        stretches = _stretches(connection, first, last)
-    foreseen = foreseen_ratings(store, limit=None)
+        n_users, n_items, first, last = connection.execute(totals).one()
+        n_erased = connection.execute(select(count).select_from(ERASED_USERS)).scalar_one()
+    predicted = predicted_ratings(store)
     return StoreSummary(
-        store=store.shown,
-        version=version,
-        events=sum(counts.values()),
-        people=people,
-        items=items,
-        ratings=counts.get("rate", 0),
-        picks=counts.get("pick", 0),
-        withdrawals=counts.get("withdraw", 0),
-        forgotten=forgotten,
+        store=store.name,
+        n_events=sum(n_of_type.values()),
+        n_users=n_users,
+        n_items=n_items,
+        n_ratings=n_of_type.get("rating", 0),
+        n_interactions=n_of_type.get("interaction", 0),
+        n_withdrawals=n_of_type.get("withdrawal", 0),
+        n_erased_users=n_erased,
         first=first,
         last=last,
-        sources=by_source,
-        online=_online(foreseen.tail(RECENT)),
-        models=_by_model(foreseen),
-        over_time=_with_errors(stretches, foreseen),
+        sources=n_of_source,
+        online_error=_online_error(predicted.tail(WINDOW)),
+        models=[
+            {"model": rows["model"][0], "n_ratings": rows.height, "rmse": _rmse(rows)}
+            for rows in predicted.partition_by("model", maintain_order=True)
+        ],
     )
 
 
-def online(store: Store) -> Online | None:
-    """How well the most recent ratings were foreseen; None if none was."""
-    return _online(foreseen_ratings(store, limit=RECENT))
-
-
-def event_count(store: Store) -> int:
-    with store.reading() as connection:
-        return int(connection.execute(select(func.count()).select_from(EVENTS)).scalar_one())
-
-
-def note_predictions(store: Store, noted: Sequence[dict[str, Any]]) -> None:
-    """Keep what a model expected: event, expected, known, model. Who was forgotten is left out."""
-    if not noted:
-        return
-    with store.writing() as connection:
-        numbers = [one["event"] for one in noted]
-        query = select(EVENTS.c.id).where(EVENTS.c.id.in_(numbers))
-        there = set(connection.execute(query).scalars())
-        left = [one for one in noted if one["event"] in there]
-        if left:
-            connection.execute(insert(PREDICTED), left)
-
-
-def foreseen_ratings(store: Store, *, limit: int | None) -> pl.DataFrame:
-    """Ratings that a model had foreseen, in their order: event, at, rating, expected, known."""
-    of = PREDICTED.c
-    query = (
-        select(of.event, EVENTS.c.at, EVENTS.c.rating, of.expected, of.known, of.model)
-        .join(EVENTS, EVENTS.c.id == of.event)
-        .where(EVENTS.c.kind == "rate")
-        .order_by(of.event.desc())
-        .limit(limit)
-    )
-    kinds = [pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Int64, pl.String]
-    names = ["event", "at", "rating", "expected", "known", "model"]
-    with store.reading() as connection:
-        rows = [tuple(row) for row in connection.execute(query)]
-    return pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row").reverse()
-
-
-def rmse_of(foreseen: pl.DataFrame) -> float:
-    errors = (foreseen["rating"] - foreseen["expected"]).to_numpy()
-    return float(np.sqrt(np.square(errors).mean()))
-
-
-def _online(foreseen: pl.DataFrame) -> Online | None:
-    if not foreseen.height:
+def _online_error(predicted: pl.DataFrame) -> OnlineError | None:
+    if not predicted.height:
         return None
-    unseen = 1 - float(foreseen["known"].to_numpy().mean())
-    return Online(foreseen.height, rmse_of(foreseen), unseen)
+    new_users = 1 - float(predicted["user_in_model"].to_numpy().mean())
+    return OnlineError(predicted.height, _rmse(predicted), new_users)
 
 
-def _by_model(foreseen: pl.DataFrame) -> list[dict[str, Any]]:
-    parts = foreseen.partition_by("model", maintain_order=True)
-    return [
-        {"model": part["model"][0], "ratings": part.height, "rmse": rmse_of(part)} for part in parts
-    ]
-
-
-def _stretches(connection: Any, first: int | None, last: int | None) -> list[dict[str, Any]]:
-    """How many events each of some stretches of time has, all equally long."""
-    if first is None or last is None:
-        return []
-    width = max(1, -(-(last - first + 1) // _BINS))
-    # Whole numbers divide differently in the two databases; sums of comparisons do not.
-    begins = list(range(first, last + 1, width))
-    inside = [
-        func.sum(case(((EVENTS.c.at >= begin) & (EVENTS.c.at < begin + width), 1), else_=0))
-        for begin in begins
-    ]
-    counts = connection.execute(select(*inside)).one()
-    return [
-        {"from": begin, "until": begin + width, "events": int(n)}
-        for begin, n in zip(begins, counts, strict=True)
-    ]
-
-
-def _with_errors(stretches: list[dict[str, Any]], foreseen: pl.DataFrame) -> list[dict[str, Any]]:
-    for one in stretches:
-        inside = foreseen.filter((pl.col("at") >= one["from"]) & (pl.col("at") < one["until"]))
-        one["rmse"] = rmse_of(inside) if inside.height else None
-    return stretches
+def _rmse(predicted: pl.DataFrame) -> float:
+    errors = (predicted["rating"] - predicted["prediction"]).to_numpy()
+    return float(np.sqrt(np.square(errors).mean()))

@@ -1,11 +1,11 @@
-"""The model of a folder and the last few before it, changed in steps that a kill leaves whole.
+"""Replace the model of a folder, keep the last versions, and roll back.
 
-    MODEL/…              the model that counts (checkpoint/folder.py)
-    MODEL/earlier/0007   the one before; the highest number is the newest
+    MODEL/…              the current model (checkpoint/folder.py)
+    MODEL/earlier/0007   the model before it; the highest number is the newest
 
-A copy of the model that counts is put among the earlier ones first, under a name that nobody reads
-until it is whole; then the new one takes its place in one step. Killed in between, the newest of
-the earlier ones is the same as the model, which nobody counts as another one.
+A copy of the current model is moved to the earlier ones when it is complete; then the new model
+replaces the current one in one step. After a kill in between, the newest earlier model equals the
+current one, and does not count as a version.
 """
 
 from __future__ import annotations
@@ -24,92 +24,91 @@ from cfnade.exceptions import CfnadeError, CheckpointError
 from cfnade.fitted_model import FittedModel
 from cfnade.utils.files import fsync
 
-EARLIER = "earlier"
-KEPT = 3
+_EARLIER = "earlier"
+N_VERSIONS = 3
 _PART = ".part-"
 
 
-def publish(fitted: FittedModel, folder: Path) -> None:
-    """Put a model in the place of the one that is there, which is kept among the earlier ones."""
-    _tidy(folder)
-    is_model = resolve_file(folder, MANIFEST).exists()
-    if is_model and fingerprint(folder) not in map(fingerprint, earlier(folder)):
-        _keep(folder)
-    checkpoint.save(fitted, folder)
-    _tidy(folder)
+def publish(fitted: FittedModel, model_dir: Path) -> None:
+    """Replace the model of a folder, which is kept as an earlier version."""
+    _clean(model_dir)
+    versions = map(fingerprint, earlier_versions(model_dir))
+    if resolve_file(model_dir, MANIFEST).exists() and fingerprint(model_dir) not in versions:
+        _keep(model_dir)
+    checkpoint.save(fitted, model_dir)
+    _clean(model_dir)
 
 
-def rollback(folder: Path) -> Path:
-    """The newest earlier model takes the place of the one that counts, which goes. Returns where it
-    was."""
-    _tidy(folder)
-    now = fingerprint(folder)
-    others = [one for one in earlier(folder) if fingerprint(one) != now]
-    if not others:
+def rollback(model_dir: Path) -> Path:
+    """Replace the current model by the newest earlier version, and return where that was."""
+    _clean(model_dir)
+    current = fingerprint(model_dir)
+    versions = [path for path in earlier_versions(model_dir) if fingerprint(path) != current]
+    if not versions:
         raise CheckpointError(
-            f"{folder}: there is no earlier model to go back to; `cfnade refresh` keeps the last "
-            f"{KEPT}"
+            f"{model_dir}: there is no earlier version to return to; `cfnade refresh` keeps the "
+            f"last {N_VERSIONS}"
         )
-    with _written(), commit_files(folder, FILES) as part:
-        for name in _files(others[0]):
-            _link(others[0] / name, part / name)
-    for one in earlier(folder):
-        if fingerprint(one) == fingerprint(folder):
-            shutil.rmtree(one)
-    return others[0]
+    with _write_errors(), commit_files(model_dir, FILES) as part:
+        for name in _files(versions[0]):
+            _link(versions[0] / name, part / name)
+    for path in earlier_versions(model_dir):
+        if fingerprint(path) == fingerprint(model_dir):
+            shutil.rmtree(path)
+    return versions[0]
 
 
-def earlier(folder: Path) -> list[Path]:
-    """The folders of earlier models, the newest first."""
-    folders = [one for one in (folder / EARLIER).glob("[0-9]*") if one.is_dir()]
+def earlier_versions(model_dir: Path) -> list[Path]:
+    """Return the folders of earlier versions, the newest first."""
+    folders = [path for path in (model_dir / _EARLIER).glob("[0-9]*") if path.is_dir()]
     return sorted(folders, reverse=True)
 
 
-def fingerprint(folder: Path) -> Any:
-    """What tells the model of a folder from others."""
-    return read_manifest(resolve_file(folder, MANIFEST))["check"]
+def fingerprint(model_dir: Path) -> Any:
+    """Return the digest that identifies the model of a folder."""
+    return read_manifest(resolve_file(model_dir, MANIFEST))["check"]
 
 
-def _keep(folder: Path) -> None:
-    """A copy of the model among the earlier ones, if its disk can be written."""
-    with _written():
-        numbers = [int(one.name) for one in earlier(folder)]
-        name = f"{max(numbers, default=0) + 1:04d}"
-        part = folder / EARLIER / f"{_PART}{os.getpid()}"
+def _keep(model_dir: Path) -> None:
+    """Copy the current model to the earlier versions."""
+    folder = model_dir / _EARLIER
+    with _write_errors():
+        numbers = [int(path.name) for path in earlier_versions(model_dir)]
+        part = folder / f"{_PART}{os.getpid()}"
         part.mkdir(parents=True)
-        for file in _files(folder):
-            _link(resolve_file(folder, file), part / file)
+        for file in _files(model_dir):
+            _link(resolve_file(model_dir, file), part / file)
         fsync(part)
-        part.rename(folder / EARLIER / name)
-        fsync(folder / EARLIER)
+        part.rename(folder / f"{max(numbers, default=0) + 1:04d}")
+        fsync(folder)
 
 
-def _tidy(folder: Path) -> None:
-    """Remove what a killed writer left, and those beyond the last few."""
-    for left in (folder / EARLIER).glob(f"{_PART}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    for one in earlier(folder)[KEPT:]:
-        shutil.rmtree(one, ignore_errors=True)
+def _clean(model_dir: Path) -> None:
+    """Remove what a killed process left, and versions beyond the last ones."""
+    for part in (model_dir / _EARLIER).glob(f"{_PART}*"):
+        shutil.rmtree(part, ignore_errors=True)
+    for path in earlier_versions(model_dir)[N_VERSIONS:]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def _files(folder: Path) -> list[str]:
-    return [*read_manifest(resolve_file(folder, MANIFEST))["files"], MANIFEST]
+def _files(model_dir: Path) -> list[str]:
+    return [*read_manifest(resolve_file(model_dir, MANIFEST))["files"], MANIFEST]
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same bytes under another name: files of models are replaced, never changed."""
+    """Link a file of a model, which is replaced but never changed."""
     try:
         os.link(source, target)
-    except OSError:  # a disk without links
+    except OSError:  # a file system without links
         shutil.copy2(source, target)
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def _write_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise CfnadeError(
-            f"{error.filename}: cannot be written ({error.strerror}); the model that was there "
-            "is whole: make room and try again"
+            f"{error.filename}: cannot be written ({error.strerror}); the current model is "
+            "unchanged: free some space and try again"
         ) from error

@@ -1,8 +1,8 @@
-"""A refresh: the model goes on from its weights on all that counts in the store.
+"""Refresh a model: continue its training on the current ratings of a store, and publish it.
 
-The model as it is and the one that went on are asked of the newest tenth of ratings, which neither
-has learnt (newest_held.py); which one is published is decided here. Before it is, what can be made
-from ratings in seconds is made of all of them, the newest too.
+The newest tenth of the ratings is held out. The old model and the new one are compared on it; the
+new one is published if it is not worse, after its closed-form components were fitted to all
+ratings.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cfnade import checkpoint
-from cfnade.data.dataset import Dataset, match_tables
+from cfnade.data.dataset import Dataset, match_ids, match_tables, pair_keys
 from cfnade.data.load import LoadOptions
 from cfnade.data.readers.tables import read_frame
-from cfnade.data.splits import Split
+from cfnade.data.split_protocols import FOLD_IN, TRAIN, VALID, newest
+from cfnade.data.splits import Split, apply_labels
 from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
 from cfnade.fitted_model import FittedModel, trained_on
-from cfnade.online.bulk import last_event, ratings_frame
-from cfnade.online.engine import Store, open_store
-from cfnade.online.erasure import count_forgotten
-from cfnade.online.holdout import LEAST, common_targets, holdout_split
-from cfnade.online.publish import earlier, fingerprint, publish
+from cfnade.online.bulk import ratings_frame
+from cfnade.online.event_store import EventStore
+from cfnade.online.publish import earlier_versions, fingerprint, publish
 from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.member import continued_member, finish_member
@@ -42,242 +43,317 @@ from cfnade.utils.files import LockedError, exclusive, write_text
 from cfnade.utils.text import count_of
 
 LOCK = "training.lock"
-"""The same as that of `cfnade train`: one of them writes into a folder at a time."""
-REJECTED = "refresh.json"
-"""In the model's folder: the last refresh that was worse, so that it is not repeated."""
-CALIBRATES = 1_000
-"""Ratings asked for; by fewer a calibration is not made anew."""
-EPOCHS = 1
-Say = Callable[[str], None]
+"""The lock of `cfnade train`, too: one process at a time writes a model folder."""
+_REJECTED = "refresh.json"
+"""The last refresh that was not published, so that it is not repeated."""
+_HOLDOUT = 0.1
+_MIN_RATINGS = 50
+"""Of a comparison, and of a store."""
+_MIN_CALIBRATION_RATINGS = 1_000
+_UNCHANGED = "the store has no new events since the last refresh"
+Log = Callable[[str], None]
 
 
 class FolderBusyError(TrainingError):
-    """Another process trains or refreshes the model; the same may work later."""
+    """Another process trains or refreshes the model."""
 
 
 @dataclass(frozen=True)
 class RefreshResult:
-    """What a refresh came to."""
+    """The outcome of a refresh."""
 
     published: bool
-    why: str
-    before: float | None = None
-    """RMSE of the newest tenth by the model as it was, and by the one that went on."""
-    after: float | None = None
-    ratings: int = 0
-    new_people: int = 0
-    new_items: int = 0
+    reason: str
+    rmse_before: float | None = None
+    """RMSE of the old model on the newest ratings."""
+    rmse_after: float | None = None
+    n_ratings: int = 0
+    n_new_users: int = 0
+    n_new_items: int = 0
     seconds: float = 0.0
 
 
 def refresh(
-    folder: Path,
-    address: str,
+    model_dir: Path,
+    store_url: str,
     *,
-    bar: float = 0.0,
-    epochs: int = EPOCHS,
-    threads: int | None = None,
-    say: Say = lambda _: None,
+    tolerance: float = 0.0,
+    epochs: int = 1,
+    n_threads: int | None = None,
+    log: Log = lambda _: None,
 ) -> RefreshResult:
-    """Train the folder's model on, and publish the result if its error is at most `bar` above."""
-    with alone(folder), closing(open_store(address)) as store:
-        return _refresh(folder, store, bar, epochs, threads, say)
+    """Continue the training of a model on the ratings of a store, and publish the result.
+
+    Args:
+        model_dir: Folder of the model.
+        store_url: The store.
+        tolerance: Accepted increase of the RMSE on the newest ratings.
+        epochs: Epochs of continued training.
+        n_threads: Threads of training.
+        log: Called with lines about the progress.
+    """
+    with locked_model(model_dir), closing(EventStore.open(store_url)) as store:
+        return _refresh(model_dir, store, tolerance, epochs, n_threads, log)
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Inside, nobody else trains into the folder; however this process ends, others may then."""
-    if not folder.is_dir():
-        raise TrainingError(f"{folder}: there is no such folder; give that of a saved model")
+def locked_model(model_dir: Path) -> Iterator[None]:
+    """Hold the lock of a model folder, which ends with the process."""
+    if not model_dir.is_dir():
+        raise TrainingError(f"{model_dir}: there is no such folder; give that of a saved model")
     try:
-        with exclusive(folder / LOCK):
+        with exclusive(model_dir / LOCK):
             yield
     except LockedError as holder:
         raise FolderBusyError(
-            f"{folder}: {holder} is training or refreshing it; wait until that has ended"
+            f"{model_dir}: {holder} is training or refreshing it; wait until it ends"
         ) from None
 
 
 def _refresh(
-    folder: Path, store: Store, bar: float, epochs: int, threads: int | None, say: Say
+    model_dir: Path,
+    store: EventStore,
+    tolerance: float,
+    epochs: int,
+    n_threads: int | None,
+    log: Log,
 ) -> RefreshResult:
-    began, now = time.monotonic(), int(time.time())
-    fitted = checkpoint.load(folder)
-    _check(fitted, folder)
-    with store.reading() as connection:
-        last = last_event(connection)
-    seen = fitted.facts.get("store", {})
-    _drop_earlier_of_forgotten(folder, store, say)
-    gone = _count_forgotten(store, fitted)
-    if seen.get("event") == last and not gone:
-        return RefreshResult(False, "nothing has come since the last refresh")
-    attempt = {"model": fingerprint(folder), "event": last, "bar": bar, "epochs": epochs}
-    if not gone and _rejected(folder) == attempt:
-        return RefreshResult(False, "nothing has come since the last refresh, which was worse")
-    ratings = ratings_for(fitted, store)
-    if len(ratings) < LEAST or 2 * len(ratings) < len(fitted.context):
-        raise TrainingError(
-            f"{store.shown}: {len(ratings):,} ratings count there, and {folder} was trained on "
-            f"{len(fitted.context):,}; bring those into the store first: cfnade store import "
-            f"{store.shown} RATINGS"
-        )
+    start, now = time.monotonic(), int(time.time())
+    fitted = checkpoint.load(model_dir)
+    _require_refreshable(fitted, model_dir)
+    last_event = store.last_event_id()
+    _delete_versions_of_erased_users(model_dir, store, log)
+    n_erased = _count_erased(store, fitted)
+    attempt = {
+        "model": fingerprint(model_dir),
+        "event_id": last_event,
+        "tolerance": tolerance,
+        "epochs": epochs,
+    }
+    if not n_erased:
+        if fitted.facts.get("store", {}).get("event_id") == last_event:
+            return RefreshResult(False, _UNCHANGED)
+        if _read_rejected(model_dir) == attempt:
+            return RefreshResult(False, f"{_UNCHANGED}, which was worse")
+    ratings = current_ratings(fitted, store)
+    _require_ratings_of_model(ratings, fitted, store, model_dir)
     split = holdout_split(ratings, fitted)
-    old = fitted.extend(split.train)
+    extended = fitted.extend(split.train)
     context = split.train.concat(split.fold_in)
-    asked = common_targets(split, fitted)
-    before = evaluate(replace(old, context=context), asked).rmse
-    say(f"{count_of(len(ratings), 'rating')}; the model as it is: RMSE {before:.4f} of the newest")
-    candidate = _trained_on(fitted, split, epochs, threads, say)
-    after = evaluate(replace(candidate, context=context), asked).rmse
-    new = RefreshResult(
+    targets = common_targets(split, fitted)
+    before = evaluate(replace(extended, context=context), targets).rmse
+    log(f"{count_of(len(ratings), 'rating')}; current model: RMSE {before:.4f} on the newest")
+    candidate = _continue_training(fitted, split, epochs, n_threads, log)
+    after = evaluate(replace(candidate, context=context), targets).rmse
+    result = RefreshResult(
         published=True,
-        why=f"RMSE {after:.4f} of the newest, {before:.4f} before",
-        before=before,
-        after=after,
-        ratings=len(ratings),
-        new_people=_new(ratings, fitted, "user"),
-        new_items=_new(ratings, fitted, "item"),
+        reason=f"RMSE {after:.4f} on the newest ratings, {before:.4f} before",
+        rmse_before=before,
+        rmse_after=after,
+        n_ratings=len(ratings),
+        n_new_users=_count_new(ratings, fitted, "user"),
+        n_new_items=_count_new(ratings, fitted, "item"),
     )
-    note = {"store": {"event": last, "at": now, "address": store.shown}}
-    chosen = candidate
-    if after > before + bar:
-        if not gone:
-            seconds = time.monotonic() - began
-            why = f"{new.why}: worse, so the model stays"
-            write_text(folder / REJECTED, json.dumps(attempt) + "\n")
-            return replace(new, published=False, why=why, seconds=seconds)
-        # Who was forgotten must go all the same: the old weights, without them, if that can be.
-        why = f"{new.why}: worse; published all the same, as {gone} people were forgotten"
-        new = replace(new, why=why)
-        if fitted.interaction_model is None:
-            new = replace(new, why=f"{new.why}, with the weights as they were")
-            chosen = replace(old, context=ratings, calibration=fitted.calibration)
-    if chosen is candidate:
+    is_worse = after > before + tolerance
+    if is_worse and not n_erased:
+        write_text(model_dir / _REJECTED, json.dumps(attempt) + "\n")
+        reason = f"{result.reason}: worse, so the model stays"
+        seconds = time.monotonic() - start
+        return replace(result, published=False, reason=reason, seconds=seconds)
+    if is_worse:  # a model without the erased users is published in any case
+        erased = count_of(n_erased, "user")
+        result = replace(result, reason=f"{result.reason}: worse, published to erase {erased}")
+    if is_worse and fitted.interaction_model is None:
+        result = replace(result, reason=f"{result.reason}, with the old weights")
+        chosen = replace(extended, context=ratings, calibration=fitted.calibration)
+    else:
         chosen = refit_closed_form(candidate, ratings)
-    publish(replace(chosen, facts=chosen.facts | note), folder)
-    _drop_earlier_of_forgotten(folder, store, say)
-    say(f"published {fingerprint(folder)}")
-    return replace(new, seconds=time.monotonic() - began)
+    note = {"store": {"event_id": last_event, "timestamp": now, "url": store.name}}
+    publish(replace(chosen, facts=chosen.facts | note), model_dir)
+    _delete_versions_of_erased_users(model_dir, store, log)
+    log(f"published {fingerprint(model_dir)}")
+    return replace(result, seconds=time.monotonic() - start)
 
 
-def _rejected(folder: Path) -> Any:
-    """What was tried when a refresh was last not published; None if it cannot be read."""
+def _read_rejected(model_dir: Path) -> Any:
     try:
-        return json.loads((folder / REJECTED).read_text(encoding="utf-8"))
+        return json.loads((model_dir / _REJECTED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def _count_forgotten(store: Store, fitted: FittedModel) -> int:
-    """How many people whose ratings the model holds were forgotten since it was trained."""
-    since = int(fitted.facts.get("store", {}).get("at", 0))
-    return count_forgotten(store, fitted.context.user_ids.tolist(), since)
-
-
-def _drop_earlier_of_forgotten(folder: Path, store: Store, say: Say) -> None:
-    """Remove the earlier models that hold people who were forgotten since."""
-    dropped = 0
-    for one in earlier(folder):
-        try:
-            holds = _count_forgotten(store, checkpoint.load(one))
-        except CfnadeError as error:
-            say(
-                f"{one}: cannot be read, so it stays; remove it if it may hold forgotten people: "
-                f"{error}"
-            )
-            continue
-        if holds:
-            shutil.rmtree(one)
-            dropped += 1
-    if dropped:
-        say(f"{dropped} earlier models went: they held people who were forgotten")
-
-
-def _check(fitted: FittedModel, folder: Path) -> None:
+def _require_refreshable(fitted: FittedModel, model_dir: Path) -> None:
     if not fitted.rates:
         raise TrainingError(
-            f"{folder}: knows no ratings, only what people pick; train it anew: cfnade train "
-            f"store:ADDRESS --implicit --out {folder} --overwrite"
+            f"{model_dir}: is a model of interactions, which cannot be refreshed; train it again: "
+            f"cfnade train store:STORE --implicit --out {model_dir} --overwrite"
         )
     if not fitted.has_context or fitted.needs_times:
-        what = "knows time" if fitted.needs_times else "was saved without its ratings"
+        reason = "depends on timestamps" if fitted.needs_times else "was saved without its ratings"
         raise TrainingError(
-            f"{folder}: {what}, so it cannot be refreshed; train it anew: cfnade train "
-            f"store:ADDRESS --out {folder} --overwrite"
+            f"{model_dir}: {reason}, so it cannot be refreshed; train it again: cfnade train "
+            f"store:STORE --out {model_dir} --overwrite"
         )
 
 
-# -- data ----------------------------------------------------------------------------------------
+def _require_ratings_of_model(
+    ratings: Dataset, fitted: FittedModel, store: EventStore, model_dir: Path
+) -> None:
+    if len(ratings) < _MIN_RATINGS or 2 * len(ratings) < len(fitted.context):
+        raise TrainingError(
+            f"{store.name}: has {len(ratings):,} ratings, and {model_dir} was trained on "
+            f"{len(fitted.context):,}; import those first: cfnade store import {store.name} RATINGS"
+        )
 
 
-def ratings_for(fitted: FittedModel, store: Store) -> Dataset:
-    """All ratings that count, on the model's scale, with its titles where the store has none."""
+# -- erased users ---------------------------------------------------------------------------------
+
+
+def _count_erased(store: EventStore, fitted: FittedModel) -> int:
+    """Return how many users of a model were erased since its training."""
+    since = int(fitted.facts.get("store", {}).get("timestamp", 0))
+    return store.count_erased(fitted.context.user_ids.tolist(), since)
+
+
+def _delete_versions_of_erased_users(model_dir: Path, store: EventStore, log: Log) -> None:
+    """Delete earlier versions that contain users who were erased since."""
+    n_deleted = 0
+    for version in earlier_versions(model_dir):
+        try:
+            n_erased = _count_erased(store, checkpoint.load(version))
+        except CfnadeError as error:
+            log(
+                f"{version}: cannot be read and is kept; delete it if it may contain erased "
+                f"users: {error}"
+            )
+            continue
+        if n_erased:
+            shutil.rmtree(version)
+            n_deleted += 1
+    if n_deleted:
+        log(f"deleted {count_of(n_deleted, 'earlier version')} with erased users")
+
+
+# -- ratings and holdout --------------------------------------------------------------------------
+
+
+def current_ratings(fitted: FittedModel, store: EventStore) -> Dataset:
+    """Return the current ratings on the model's scale, with its titles where the store has none."""
     columns = read_frame(ratings_frame(store), LoadOptions())
-    ratings = build(columns, LoadOptions(scale=fitted.context.scale))
     context = fitted.context
+    ratings = build(columns, LoadOptions(scale=context.scale))
     places = match_tables(ratings.item_ids, context.item_ids)
-    told: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for name in ("titles", "genres"):
-        have, had = getattr(ratings, name), getattr(context, name)
-        if had is not None:
-            mine = np.full(len(places), "", object) if have is None else np.array(have, object)
-            lacking = (mine == "") & (places >= 0)
-            mine[lacking] = np.asarray(had, object)[places[lacking]]
-            told[name] = mine
-    return ratings.replace(**told)
+        stored, known = getattr(ratings, name), getattr(context, name)
+        if known is not None:
+            texts = np.full(len(places), "", object) if stored is None else np.array(stored, object)
+            is_missing = (texts == "") & (places >= 0)
+            texts[is_missing] = np.asarray(known, object)[places[is_missing]]
+            merged[name] = texts
+    return ratings.replace(**merged)
 
 
-def _new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
-    """How many people or items the model has never met."""
+def _count_new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
+    """Return how many users or items the model does not have."""
     return int((match_tables(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
 
 
-# -- models --------------------------------------------------------------------------------------
+def holdout_split(ratings: Dataset, fitted: FittedModel) -> Split:
+    """Hold out the newest ratings that the model was not trained on, or one of two would know more.
+
+    If these are too few, the newest are held out whether known or not.
+    """
+    split = newest_split(ratings, ~_in_context(ratings, fitted.context))
+    return split if len(split.valid) >= _MIN_RATINGS else newest_split(ratings)
 
 
-def _trained_on(
-    fitted: FittedModel, split: Split, epochs: int, threads: int | None, say: Say
+def newest_split(ratings: Dataset, allowed: npt.NDArray[np.bool_] | None = None) -> Split:
+    """Split off the newest tenth, as far as it is allowed.
+
+    Of each user's ratings there, the earlier half is given (fold-in) and the later half predicted:
+    the model meets new users as the service does.
+    """
+    assert ratings.times is not None  # a store has them
+    parts = np.full(len(ratings), TRAIN, np.uint8)
+    is_newest = newest(ratings.times, ceil(_HOLDOUT * len(ratings)))
+    held = np.flatnonzero(is_newest if allowed is None else is_newest & allowed)
+    order = held[np.lexsort((ratings.times[held], ratings.users[held]))]
+    _, counts = np.unique(ratings.users[order], return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_later_half = rank >= np.repeat(counts // 2, counts)
+    parts[order] = np.where(is_later_half, np.uint8(VALID), np.uint8(FOLD_IN))
+    return apply_labels(ratings, parts, "the newest tenth")
+
+
+def _in_context(ratings: Dataset, context: Dataset) -> npt.NDArray[np.bool_]:
+    """Return which ratings are of (user, item) pairs of the context."""
+    users = match_tables(context.user_ids, ratings.user_ids)[context.users]
+    items = match_tables(context.item_ids, ratings.item_ids)[context.items]
+    shared = (users >= 0) & (items >= 0)
+    pairs = np.sort(users[shared] * ratings.n_items + items[shared])
+    return match_ids(pairs, pair_keys(ratings.users, ratings.items, ratings.n_items)) >= 0
+
+
+def common_targets(split: Split, fitted: FittedModel) -> Dataset:
+    """Return the validation ratings of users and items that both models were trained on.
+
+    If these are too few, all validation ratings are returned.
+    """
+    valid, in_both = split.valid, np.ones(len(split.valid), bool)
+    for axis, counts in fitted.counts_for(valid).items():
+        trained = (counts.sum(1) > 0) & (split.train.level_counts(axis).sum(1) > 0)
+        in_both &= trained[valid.users if axis == "user" else valid.items]
+    return valid.select(in_both) if in_both.sum() >= _MIN_RATINGS else valid
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
+def _continue_training(
+    fitted: FittedModel, split: Split, epochs: int, n_threads: int | None, log: Log
 ) -> FittedModel:
     plan = replace(
-        continuation(fitted, epochs),
+        _continuation(fitted, epochs),
         implicit=None if fitted.interaction_model is None else implicit_plan(split.train),
     )
-    options = RunOptions(n_threads=threads, init_model=fitted, callbacks=[MessageCallback(say)])
-    trained = train(split, plan, options)
-    if trained.diverged is not None:
-        raise CfnadeError(f"{trained.diverged}; the model stays as it is")
-    made = trained.model
-    if len(split.valid) < CALIBRATES:
-        as_before = fitted.calibration, fitted.calibration_of_new
-        made = replace(made, calibration=as_before[0], calibration_of_new=as_before[1])
-    kept = {
-        name: fitted.facts[name]
-        for name in ("run_config", "auto", "arguments")
-        if name in fitted.facts
-    }
-    run = made.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
-    return replace(made, side=fitted.side, facts=made.facts | kept | {"run": run})
+    options = RunOptions(n_threads=n_threads, init_model=fitted, callbacks=[MessageCallback(log)])
+    result = train(split, plan, options)
+    if result.diverged is not None:
+        raise CfnadeError(f"{result.diverged}; the model stays as it is")
+    model = result.model
+    if len(split.valid) < _MIN_CALIBRATION_RATINGS:
+        model = replace(
+            model,
+            calibration=fitted.calibration,
+            calibration_of_new=fitted.calibration_of_new,
+        )
+    names = ("run_config", "auto", "arguments")
+    facts = {name: fitted.facts[name] for name in names if name in fitted.facts}
+    run = model.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
+    return replace(model, side=fitted.side, facts=model.facts | facts | {"run": run})
 
 
 def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:
-    """With what is made from ratings, and not trained, made of all of them; what training added
-    stays. A model that has members without such a part stays as it is."""
-    if not all(any(s.starts_well for s in m.components.values()) for m in fitted.members):
+    """Fit the closed-form components to all ratings, and keep what training added to them.
+
+    A model with a member without such a component stays as it is.
+    """
+    members = fitted.members
+    if not all(any(part.starts_well for part in m.components.values()) for m in members):
         return fitted
-    members = []
-    for number, plan in enumerate(continuation(fitted, 0).members):
-        members.append(continued_member(fitted, number, ratings, plan.training))
-        finish_member(members[-1], ratings)
-    return replace(fitted, members=tuple(members), trained_on=trained_on(fitted.axes, ratings))
+    refitted = []
+    for number, plan in enumerate(_continuation(fitted, 0).members):
+        refitted.append(continued_member(fitted, number, ratings, plan.training))
+        finish_member(refitted[-1], ratings)
+    return replace(fitted, members=tuple(refitted), trained_on=trained_on(fitted.axes, ratings))
 
 
-def continuation(fitted: FittedModel, epochs: int) -> TrainingPlan:
-    """Return how each member continues: as it was trained, for at most so many epochs."""
+def _continuation(fitted: FittedModel, epochs: int) -> TrainingPlan:
+    """Return a plan that continues each member as it was trained, for at most so many epochs."""
     plan = plan_continuation(fitted)
-    return replace(
-        plan,
-        members=tuple(
-            replace(one, training=replace(one.training, epochs=min(epochs, one.training.epochs)))
-            for one in plan.members
-        ),
-    )
+    members = [
+        replace(one, training=replace(one.training, epochs=min(epochs, one.training.epochs)))
+        for one in plan.members
+    ]
+    return replace(plan, members=tuple(members))

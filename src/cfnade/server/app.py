@@ -44,7 +44,6 @@ _ABOUT = {
     403: "The token is a person's, who may not ask that.",
     404: "The model does not know the user or item.",
     408: "The body took too long to arrive.",
-    409: "The Idempotency-Key came before with another request.",
     413: "The body is too long.",
     415: "The body is not application/json.",
     422: "The input cannot be used; the detail says what to change.",
@@ -156,7 +155,7 @@ def _allow_origins(app: FastAPI, origins: Sequence[str], *, people: bool) -> Non
         CORSMiddleware,
         allow_origins=list(origins),
         allow_methods=["GET", "POST", *(["PUT", "DELETE"] if people else [])],
-        allow_headers=["authorization", "content-type", "idempotency-key", "x-api-key"],
+        allow_headers=["authorization", "content-type", "x-api-key"],
     )
 
 

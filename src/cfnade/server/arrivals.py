@@ -15,8 +15,7 @@ from sqlalchemy import select
 
 from cfnade.components.base import Row, What
 from cfnade.inference.predictor import Predictor
-from cfnade.online.engine import Store
-from cfnade.online.schema import EVENTS, ITEMS
+from cfnade.online.event_store import EVENTS, ITEMS, EventStore
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import index_of, user_of
 
@@ -43,7 +42,7 @@ class Arrival:
 class Arrivals:
     """What was found when last looked, for the model that was served then."""
 
-    store: Store
+    store: EventStore
     _arrivals: list[Arrival] = field(default_factory=list)
     _of: str = ""
     _until: float = 0.0
@@ -65,21 +64,21 @@ class Arrivals:
             return self._arrivals
 
 
-def _look(store: Store, predictor: Predictor) -> list[Arrival]:
-    with store.reading() as connection:
-        named = connection.execute(select(ITEMS.c.item, ITEMS.c.title))
+def _look(store: EventStore, predictor: Predictor) -> list[Arrival]:
+    with store.read() as connection:
+        named = connection.execute(select(ITEMS.c.item_id, ITEMS.c.title))
         titles = {item: title for item, title in named if index_of(predictor.items, item) < 0}
         if not titles:
             return []
         of = EVENTS.c
         events = (
-            select(of.item, of.person, of.kind, of.rating)
-            .where(of.item.in_(list(titles)))
-            .order_by(of.at, of.id)
+            select(of.item_id, of.user_id, of.type, of.rating)
+            .where(of.item_id.in_(list(titles)))
+            .order_by(of.timestamp, of.id)
         )
         latest: dict[str, dict[str, Any]] = {}
         for item, person, kind, rating in connection.execute(events):
-            latest.setdefault(item, {})[person] = rating if kind == "rate" else None
+            latest.setdefault(item, {})[person] = rating if kind == "rating" else None
     arrivals = [
         Arrival(item, titles[item], _folded(predictor, said)) for item, said in latest.items()
     ]

@@ -13,15 +13,6 @@ from cfnade.server.settings import BEST, GENRES, ITEMS
 
 PersonId = Annotated[str, Field(min_length=1, max_length=300, description="Any id, as text.")]
 ItemId = Annotated[str, Field(min_length=1, max_length=300, description="An id or a title.")]
-Key = Annotated[
-    str | None,
-    Field(
-        min_length=1,
-        max_length=200,
-        pattern="^[\\x21-\\x7e]*$",
-        description="A new one with each new request; sent again, a request is done once.",
-    ),
-]
 
 
 class RatingIn(Given):

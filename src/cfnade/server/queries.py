@@ -262,14 +262,14 @@ def _read_standing(
     """Ratings of items that the model knows, on its scale; of a model of picks, all that count."""
     rated = predictor.fitted.rates
     counting = [one for one in standing if not rated or one.rating is not None]
-    indices = np.array([index_of(predictor.items, one.item) for one in counting], np.int64)
+    indices = np.array([index_of(predictor.items, one.item_id) for one in counting], np.int64)
     if not rated:
         levels, fits = np.zeros(len(counting), np.uint8), np.ones(len(counting), bool)
     else:
         values = np.array([one.rating for one in counting], np.float64)
         levels, fits = predictor.scale.levels_of(values)
     good = np.flatnonzero((indices >= 0) & fits)
-    unknown = tuple(one.item for one, index in zip(counting, indices, strict=True) if index < 0)
+    unknown = tuple(one.item_id for one, index in zip(counting, indices, strict=True) if index < 0)
     return UserHistory(indices[good].astype(np.int32), levels[good], unknown, user)
 
 

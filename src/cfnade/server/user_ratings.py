@@ -7,36 +7,31 @@ computed. A write is acknowledged when it is on disk.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.inference.predictor import Predictor
 from cfnade.online.batch_writer import EventWriter
-from cfnade.online.engine import Store, open_store
-from cfnade.online.erasure import forget
 from cfnade.online.event_store import (
     AppendResult,
-    ConflictError,
     Event,
+    EventStore,
     StoredRating,
-    check_id,
-    drop_old_keys,
-    has_item,
-    name_item,
-    standing,
+    validate_id,
 )
-from cfnade.online.prequential import event_count, online
+from cfnade.online.prequential import LoggedPrediction, PrequentialLog, online_error
 from cfnade.server.arrivals import Arrivals
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.person_schemas import PersonListQuery
-from cfnade.server.prequential_log import PendingPrediction, PrequentialLog
 from cfnade.server.queries import (
     ResolvedUser,
     check_different,
@@ -54,7 +49,6 @@ from cfnade.server.settings import Limits, WorkerPool
 T = TypeVar("T")
 Answer = dict[str, Any]
 _READERS = 8
-_HOUR = 3600.0
 _RETRY = {"Retry-After": "1"}
 
 
@@ -62,7 +56,7 @@ class UserRatings:
     """The people of one store, for one process."""
 
     def __init__(self, address: str, limits: Limits) -> None:
-        self.store: Store = open_store(address)
+        self.store = EventStore.open(address)
         self._limits = limits
         self._reads = WorkerPool(replace(limits, threads=_READERS))
         self._writer, self._foresight = EventWriter(self.store), PrequentialLog(self.store)
@@ -71,13 +65,10 @@ class UserRatings:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Inside, keys that nobody sends again are dropped now and then."""
-        task = asyncio.create_task(self._tidy())
+        """Close the store at the end."""
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -87,38 +78,32 @@ class UserRatings:
         self._reads.close()
         self.store.close()
 
-    async def _tidy(self) -> None:
-        while True:
-            await asyncio.sleep(_HOUR)
-            with suppress(ApiError):  # what failed is tried again an hour later
-                await self._read(drop_old_keys, self.store, int(time.time()))
-
     # -- questions ----------------------------------------------------------------------------
 
     async def say(self, loaded: LoadedModel, said: Event, *, may_name: bool) -> Answer:
         """Keep a rating, a pick or a withdrawal; the item may be given by its title."""
         with _told():
-            check_id(said.person, "person")
-            check_id(said.item, "item")
-        item = await self._read(self._stored_item, loaded, said.item)
+            validate_id(said.user_id, "person")
+            validate_id(said.item_id, "item")
+        item = await self._read(self._stored_item, loaded, said.item_id)
         if item is None:
             await self._check_item(said, may_name=may_name)
         else:
-            said = replace(said, item=item)
+            said = said._replace(item_id=item)
         return await self._keep(loaded, said)
 
     async def say_all(self, loaded: LoadedModel, person: str, ratings: Sequence[Rated]) -> Answer:
         """Keep several ratings; what is not known is named, and not kept."""
         names = [str(name) for name in names_in(ratings)]
         with _told():
-            check_id(person, "person")
+            validate_id(person, "person")
             for name in names:
-                check_id(name, "item")
+                validate_id(name, "item")
         items = await self._read(self._stored_items, loaded, names)
         given = list(zip(ratings, items, strict=True))
         check_different([item for item in items if item is not None])
         said = [
-            Event(person, item, "rate", rated["rating"])
+            Event(person, item, "rating", rated["rating"])
             for rated, item in given
             if item is not None
         ]
@@ -128,23 +113,24 @@ class UserRatings:
     async def forget(self, person: str) -> Answer:
         """Remove all that is kept of a person."""
         with _told():
-            check_id(person, "person")
-        forgot = await self._read(forget, self.store, person)
-        return {"person": person, "events": forgot.events, "wiped": forgot.wiped}
+            validate_id(person, "person")
+        forgot = await self._read(self.store.erase_user, person)
+        return {"person": person, "events": forgot.n_events, "wiped": forgot.purged}
 
     async def _keep(self, loaded: LoadedModel, said: Event) -> Answer:
         """Write what is said of an item that may be rated."""
         with _told():
-            kept = await self._written(self._writer.keep(said))
-        index = index_of(loaded.predictor.items, said.item)
-        user = user_of(loaded.predictor, said.person)
+            kept = await self._written(self._writer.submit(said))
+        index = index_of(loaded.predictor.items, said.item_id)
+        user = user_of(loaded.predictor, said.user_id)
         self._asked[user >= 0] += 1
-        if kept.new and kept.event is not None and index >= 0 and said.rating is not None:
-            came = PendingPrediction(loaded, kept.event, said.person, index)
+        if kept.event_id is not None and index >= 0 and said.rating is not None:
+            predict = partial(_predict, loaded, said.user_id, index)
             if user >= 0 or loaded.predictor.fitted.takes_histories:
-                self._foresight.note(came)
-        (line,) = _lines(loaded.predictor, [StoredRating(said.item, said.rating, kept.at, 0)])
-        return line | {"new": kept.new, "known": index >= 0}
+                self._foresight.submit(said.user_id, kept.event_id, predict)
+        stored = StoredRating(said.item_id, said.rating, kept.timestamp, 0)
+        (line,) = _lines(loaded.predictor, [stored])
+        return line | {"new": kept.event_id is not None, "known": index >= 0}
 
     async def about(self, loaded: LoadedModel, person: str) -> Answer:
         """All that is kept of a person and counts."""
@@ -159,7 +145,7 @@ class UserRatings:
         stands = await self._standing(person)
         arrivals = [] if asked.genres else await self._read(self._arrivals.now, loaded)
         self._asked[bool(stands) and user_of(loaded.predictor, person) >= 0] += 1
-        seen = {one.item for one in stands}
+        seen = {one.item_id for one in stands}
         fresh = [one for one in arrivals if one.item not in seen]
         question = _Question(loaded, person, stands, asked, fresh)
         return await work.run(question.answer)
@@ -167,11 +153,11 @@ class UserRatings:
     # -- figures, for /metrics ----------------------------------------------------------------
 
     def events(self) -> float:
-        return float(event_count(self.store))
+        return float(self.store.n_events())
 
     def online_rmse(self) -> float | None:
         """Of all that share the store."""
-        recent = online(self.store)
+        recent = online_error(self.store)
         return None if recent is None else recent.rmse
 
     def asked(self) -> dict[str, float]:
@@ -185,13 +171,13 @@ class UserRatings:
 
     async def _standing(self, person: str) -> list[StoredRating]:
         with _told():
-            check_id(person, "person")
-        return await self._read(standing, self.store, person)
+            validate_id(person, "person")
+        return await self._read(self.store.ratings, person)
 
     def _stored_item(self, loaded: LoadedModel, item: str) -> str | None:
         """The id of an item as the store has it, given by id or title; None of an unknown one."""
         predictor = loaded.predictor
-        if index_of(predictor.items, item) >= 0 or has_item(self.store, item):
+        if index_of(predictor.items, item) >= 0 or self.store.has_item(item):
             return item
         return stored_item_of(predictor, item)
 
@@ -200,13 +186,13 @@ class UserRatings:
 
     async def _check_item(self, said: Event, *, may_name: bool) -> None:
         """A new item comes in by the service key alone."""
-        if said.kind == "withdraw":
+        if said.type == "withdrawal":
             return
         if may_name:
-            await self._read(name_item, self.store, said.item)
+            await self._read(self.store.register_item, said.item_id)
             self._arrivals.expire()
         else:
-            raise ApiError(404, f"item {said.item[:40]!r} is unknown; GET /items?q= finds items")
+            raise ApiError(404, f"item {said.item_id[:40]!r} is unknown; GET /items?q= finds items")
 
     async def _read(self, question: Callable[..., T], *asked: object) -> T:
         with _told():
@@ -220,7 +206,7 @@ class UserRatings:
             raise ApiError(
                 504,
                 f"not kept within {self._limits.work_seconds:g} s, and it is not known whether it "
-                "will be; send it again, with the same Idempotency-Key",
+                "will be; send it again",
             ) from None
 
 
@@ -236,7 +222,7 @@ class _Question(NamedTuple):
     def answer(self) -> Answer:
         predictor, asked = self.loaded.predictor, self.asked
         who = resolve_stored_user(predictor, self.person, self.stands)
-        seen = [one.item for one in self.stands]
+        seen = [one.item_id for one in self.stands]
         best = predictor.ranked(
             who.user,
             history=who.history,
@@ -259,6 +245,19 @@ class _Question(NamedTuple):
         return {"items": lines, "hidden": hidden, "min_ratings": best.min_ratings, "used": used}
 
 
+def _predict(
+    loaded: LoadedModel, person: str, item: int, before: list[StoredRating]
+) -> LoggedPrediction | None:
+    """Return the prediction of a rating from the earlier ones; None for an unknown user."""
+    predictor = loaded.predictor
+    if not predictor.fitted.takes_histories and not before:
+        return None
+    who = resolve_stored_user(predictor, person, before)
+    predicted = predictor.predicted(np.array([item]), who.user, history=who.history)
+    is_known = user_of(predictor, person) >= 0
+    return LoggedPrediction(float(predicted.predictions[0]), is_known, loaded.fingerprint)
+
+
 def _line(predictor: Predictor, who: ResolvedUser, one: Any) -> Answer:
     """A new item as a line of a list."""
     line = answers.of_new(predictor, who, one.item, one.what)
@@ -272,9 +271,9 @@ def _merged(lines: list[Answer], new: list[Answer], n: int) -> list[Answer]:
 
 def _lines(predictor: Predictor, stands: Sequence[StoredRating]) -> list[Answer]:
     """Items by the id that the model has, where it knows them."""
-    named = [name_of(predictor, one.item) for one in stands]
+    named = [name_of(predictor, one.item_id) for one in stands]
     return [
-        {"item": raw, "title": title, "rating": one.rating, "at": one.at}
+        {"item": raw, "title": title, "rating": one.rating, "at": one.timestamp}
         for (raw, title), one in zip(named, stands, strict=True)
     ]
 
@@ -284,8 +283,6 @@ def _told() -> Iterator[None]:
     """Errors of the store as problems."""
     try:
         yield
-    except ConflictError as error:
-        raise ApiError(409, str(error), where="Idempotency-Key") from None
     except StoreUnavailableError as error:
         raise ApiError(503, str(error), headers=_RETRY) from None
     except StoreError as error:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -32,6 +33,9 @@ class Stage:
     epochs: int | None = None
     """Maximum epochs; None if it is not trained in epochs."""
     patience: int | None = None
+    """Epochs without improvement after which it ends; None: it does not end early."""
+    refit: bool = False
+    """Whether the member is trained again, for as many epochs as validation selected."""
 
 
 class Callback:
@@ -101,6 +105,25 @@ class CallbackList(Callback):
                 method(callback)
 
 
+@contextmanager
+def reported(callbacks: Iterable[Callback], stages: Sequence[Stage]) -> Iterator[Callback]:
+    """Give one callback for several, which are told of the beginning and of any end."""
+    callback = CallbackList(callbacks)
+    callback.on_train_begin(stages)
+    try:
+        yield callback
+    finally:
+        callback.on_train_end()
+
+
+@contextmanager
+def reported_stage(callback: Callback, stage: Stage) -> Iterator[None]:
+    """Report a stage, and its end."""
+    callback.on_stage_begin(stage)
+    yield
+    callback.on_stage_end(stage)
+
+
 class PrintCallback(Callback):
     """Prints a line for each epoch, with the name of the member if there are several."""
 
@@ -135,11 +158,17 @@ class HistoryCallback(Callback):
     """Writes the record of each epoch to a file, as lines of JSON.
 
     The file is not touched before the first step. Records of a resumed run are written first, as a
-    killed run may have written epochs that its saved state does not contain.
+    killed run may have written epochs that its saved state does not contain. `begin` is called
+    before that.
     """
 
-    def __init__(self, path: Path, earlier: Sequence[Mapping[str, Any]] = ()) -> None:
-        self._path, self._earlier = path, earlier
+    def __init__(
+        self,
+        path: Path,
+        earlier: Sequence[Mapping[str, Any]] = (),
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._path, self._earlier, self._begin_run = path, earlier, begin
         self._begun = False
 
     def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
@@ -155,6 +184,7 @@ class HistoryCallback(Callback):
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
+            self._begin_run()
             self._path.parent.mkdir(parents=True, exist_ok=True)
             lines = "".join(json.dumps(record) + "\n" for record in self._earlier)
             self._path.write_text(lines, encoding="utf-8")

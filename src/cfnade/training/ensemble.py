@@ -27,7 +27,7 @@ from cfnade.training.calibration import Predictions, ValidationPredictions, mix_
 from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.member import MemberTraining, TrainedMember, check_init_model
 from cfnade.training.options import RunOptions
-from cfnade.training.plan import MemberPlan, TrainingPlan
+from cfnade.training.plan import MemberPlan, TrainingPlan, member_seconds
 from cfnade.training.state import NAME, StateStore, member_folder
 
 FloatArray = npt.NDArray[np.float64]
@@ -60,21 +60,18 @@ def train_members(
 
     Each has its own seed and threads, so results do not depend on timing.
     """
-    trainings = member_trainings(plan, options)
+    trainings = member_trainings(split.train, plan, options)
     if options.init_model is not None:
         check_init_model(trainings, options.init_model, split.train)
 
     def train_one(training: MemberTraining) -> TrainedMember | None:
         if training.number and options.should_stop():
             return None
-        callbacks.on_stage_begin(training.stage)
         named: Callback = callbacks
         if len(trainings) > 1:
             named = _NumberedRecords(callbacks, training.number)
         with torch_threads(thread_count(training.options.n_threads)):
-            member = training.train(split, named)
-        callbacks.on_stage_end(training.stage)
-        return member
+            return training.train(split, named)
 
     at_once = _at_once(plan, options)
     if at_once == 1:  # on the calling thread, which receives interrupts
@@ -85,16 +82,18 @@ def train_members(
     return [member for member in members if member is not None]
 
 
-def member_trainings(plan: TrainingPlan, options: RunOptions) -> list[MemberTraining]:
+def member_trainings(
+    ratings: Dataset, plan: TrainingPlan, options: RunOptions
+) -> list[MemberTraining]:
     """Return the training of each member, with its part of the threads and its own state."""
     n_threads, at_once = thread_count(options.n_threads), _at_once(plan, options)
     each, more = divmod(n_threads, at_once)
-    trainings = []
+    trainings, seconds = [], member_seconds(ratings, plan)
     for number, member in enumerate(plan.members):
         threads = each + (number % at_once < more)  # no thread is idle if they do not divide
         store = _member_store(options.store, number)
         own = replace(options, n_threads=threads, store=store)
-        trainings.append(MemberTraining.of(member, number, own))
+        trainings.append(MemberTraining.of(member, number, own, seconds[number]))
     return trainings
 
 
@@ -104,8 +103,14 @@ class _NumberedRecords(Callback):
     def __init__(self, callback: Callback, number: int) -> None:
         self._callback, self._number = callback, number
 
+    def on_stage_begin(self, stage: Stage) -> None:
+        self._callback.on_stage_begin(stage)
+
     def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
         self._callback.on_step_end(stage, progress, cost)
+
+    def on_stage_end(self, stage: Stage) -> None:
+        self._callback.on_stage_end(stage)
 
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
         self._callback.on_epoch_end({"member": self._number, **record})

@@ -44,7 +44,7 @@ from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
 from cfnade.kernels.blending import add_standardized
 from cfnade.kernels.threads import single_torch_thread, thread_count
-from cfnade.training.callbacks import Callback
+from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.options import RunOptions
 
 T = TypeVar("T")
@@ -57,6 +57,10 @@ BLEND_SECONDS = 4e-8
 SHARPNESS_USERS = 500
 BLOCK_NUMBERS = 1 << 24
 """Scores of each component that are held at once while weights are found."""
+
+
+SEARCH_FRACTION, BLEND_FRACTION = 0.5, 0.85
+"""Fractions of the time that have passed when the search and the blend end."""
 
 
 def default_seconds(interactions: int) -> float:
@@ -86,6 +90,11 @@ def implicit_plan(
     return ImplicitPlan(seconds=seconds, k=k, seed=seed)
 
 
+def interaction_stage(plan: ImplicitPlan) -> Stage:
+    """Return what callbacks call this training."""
+    return Stage("interactions", seconds=plan.seconds)
+
+
 @dataclass
 class ImplicitTraining:
     """Selects and fits an interaction model; `facts` say what was tried."""
@@ -109,7 +118,9 @@ class ImplicitTraining:
         if not holdouts:
             return self._unvalidated(rows)
         searches = self._search(holdouts, shape, chosen)
+        self._report(SEARCH_FRACTION)
         blend, trials, sharpness = self._blend(holdouts, searches, shape)
+        self._report(BLEND_FRACTION)
         model = self._refit(rows, blend, trials, sharpness)
         seconds = {"total_seconds": round(time.monotonic() - began, 2)}
         self.facts |= seconds
@@ -138,16 +149,27 @@ class ImplicitTraining:
     ) -> dict[str, ComponentSearch]:
         frequent = [holdout.of_frequent_items() for holdout in holdouts]
         budgets = self._budgets(holdouts, shape, chosen, self.plan.seconds)
+        tried, weights = dict.fromkeys(chosen, 0.0), [budgets[name] + 1e-9 for name in chosen]
 
         def run(name: str) -> ComponentSearch:
             began = time.monotonic()
             kind, space = component_class(name), chosen[name]
             search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k, shape)
-            search.run(budgets[name], self.options.should_stop)
+
+            def should_stop() -> bool:
+                tried[name] = min(1.0, len(search.trials) / space.fits)
+                self._report(SEARCH_FRACTION * np.average(list(tried.values()), weights=weights))
+                return self.options.should_stop()
+
+            search.run(budgets[name], should_stop)
+            tried[name] = 1.0
             self._tell(name, search, time.monotonic() - began)
             return search
 
         return self._in_parallel(run, chosen)
+
+    def _report(self, fraction: float) -> None:
+        self.callback.on_step_end(interaction_stage(self.plan), float(fraction), None)
 
     def _in_parallel(self, function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
         """Call a function for each component; each call keeps to one thread.

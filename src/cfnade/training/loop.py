@@ -354,7 +354,7 @@ class TrainingLoop:
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
             parts.setdefault(part, {})[name] = tensor
-        self.model.load_state_dict(parts["model"])
+        self.model.load_state_dict(parts.get("model", {}))
         if self._average is not None:
             self._average.load_state_dict(parts["average"])
         self._best = parts.get("best", {})

@@ -61,9 +61,13 @@ class MemberTraining:
     number: int
     options: RunOptions
     """Those of the run, with the threads and the state of this member."""
+    seconds: float = 0.0
+    """Estimated time without the refit; 0 if it is unknown."""
 
     @classmethod
-    def of(cls, plan: MemberPlan, number: int, options: RunOptions) -> MemberTraining:
+    def of(
+        cls, plan: MemberPlan, number: int, options: RunOptions, seconds: float = 0.0
+    ) -> MemberTraining:
         """Return the training of a plan's member."""
         fields = dict(plan.model)
         names = component_names(
@@ -71,7 +75,7 @@ class MemberTraining:
         )
         if is_closed_form(names):  # closed form: there are no weights to update or to average
             plan = replace(plan, training=replace(plan.training, epochs=0, average=0.0))
-        return cls(plan, names, fields, number, options)
+        return cls(plan, names, fields, number, options, seconds)
 
     @property
     def config(self) -> TrainingConfig:
@@ -80,14 +84,23 @@ class MemberTraining:
     @property
     def stage(self) -> Stage:
         """What callbacks call this training."""
-        epochs = self.config.epochs or None
         return Stage(
-            self.plan.side, member=self.number, epochs=epochs, patience=self.config.patience
+            self.plan.side,
+            seconds=self.seconds,
+            member=self.number,
+            epochs=self.config.epochs or None,
+            patience=self.config.patience,
         )
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The training, and the refit if there is one."""
+        return [self.stage, *([replace(self.stage, refit=True)] if self.config.refit else [])]
 
     def train(self, split: Split, callback: Callback) -> TrainedMember:
         """Train on split.train and select by split.valid."""
         began = time.monotonic()
+        callback.on_stage_begin(self.stage)
         model = self._initial_model(split.train)
         member = model.members[0]
         loop = self._loop(
@@ -104,6 +117,7 @@ class MemberTraining:
         stopped = loop.state.epoch < self.config.epochs and self.options.should_stop()
         self._finish(model, loop)
         fit_component_gains(model, split.valid)
+        callback.on_stage_end(self.stage)
         final = model
         if self.config.refit and not stopped and diverged is None:
             final = self._refit(split, callback, loop.state.best_epoch, member) or model
@@ -130,8 +144,9 @@ class MemberTraining:
         return FittedModel((member,), self.plan.side, ratings, trained_on(member.axes, ratings))
 
     def _loop(
-        self, model: FittedModel, callback: Callback, *, refit: bool = False, **options: Any
+        self, model: FittedModel, callback: Callback, stage: Stage | None = None, **options: Any
     ) -> TrainingLoop:
+        stage = stage or self.stage
         member = model.members[0]
         network = member_network(member, self.options.device)
         stepper = make_stepper(
@@ -147,9 +162,9 @@ class MemberTraining:
             network,
             stepper.sampler,
             stepper,
-            LoopOptions.of(self.config, stepper.sampler.n_steps, refit=refit),
+            LoopOptions.of(self.config, stepper.sampler.n_steps, refit=stage.refit),
             callback=callback,
-            stage=self.stage,
+            stage=stage,
             should_stop=self.options.should_stop,
             **options,
         )
@@ -162,8 +177,10 @@ class MemberTraining:
         The gains are those of validation. None if it was stopped or diverged: the model that
         validation selected is then used.
         """
+        stage = replace(self.stage, refit=True, epochs=epochs or None)
+        callback.on_stage_begin(stage)
         model = self._initial_model(split.train.concat(split.valid))
-        loop = self._loop(model, callback, refit=True)
+        loop = self._loop(model, callback, stage)
         try:
             loop.run(epochs)
         except DivergedError:
@@ -172,6 +189,7 @@ class MemberTraining:
             return None
         self._finish(model, loop)
         copy_gains(chosen, model.members[0])
+        callback.on_stage_end(stage)
         return model
 
     def _finish(self, model: FittedModel, loop: TrainingLoop) -> None:

@@ -298,6 +298,21 @@ def estimate_seconds(size: DataSize, plans: Sequence[MemberPlan]) -> float:
     return _factor_seconds(size) + sum(costs)
 
 
+def member_seconds(ratings: Dataset, plan: TrainingPlan) -> list[float]:
+    """Return the estimated time of each member of an automatic plan, without its refit.
+
+    Zeros for other plans: recipes differ too much for one estimate.
+    """
+    if plan.ensemble_weighting != "select":
+        return [0.0] * len(plan.members)
+    size = DataSize.of(ratings)
+    analysis = _factor_seconds(size) / (1 + len(AXES))
+    seconds = [_seconds(size, member) or analysis for member in plan.members]
+    return [
+        one / (1 + member.training.refit) for one, member in zip(seconds, plan.members, strict=True)
+    ]
+
+
 def _default_plans(size: DataSize, seed: int) -> list[MemberPlan]:
     """Return the members of the default budget, apart from factor analyses."""
     remaining = default_seconds(size) - _factor_seconds(size)

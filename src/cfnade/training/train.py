@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from cfnade.training.calibration import (
     mix_predictions,
     predict_validation,
 )
-from cfnade.training.callbacks import Callback, CallbackList, Stage
+from cfnade.training.callbacks import Stage, reported, reported_stage
 from cfnade.training.ensemble import (
     Weights,
     ensemble_weights,
@@ -30,7 +29,7 @@ from cfnade.training.ensemble import (
     member_trainings,
     train_members,
 )
-from cfnade.training.implicit import ImplicitTraining
+from cfnade.training.implicit import ImplicitTraining, interaction_stage
 from cfnade.training.member import TrainedMember
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
@@ -38,7 +37,7 @@ from cfnade.training.validation import baseline_rmse
 
 IMPLICIT = "picks"
 """The `side` of a model of interactions alone."""
-CALIBRATION, INTERACTIONS = Stage("calibration"), Stage("interactions")
+CALIBRATION = Stage("calibration")
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ def train(split: Split, plan: TrainingPlan, options: RunOptions | None = None) -
         options: Threads, device, callbacks, the model to continue, the resumable state.
     """
     options = check_run(split, plan, options or RunOptions())
-    with reported(plan, options) as callback:
+    with reported(options.callbacks, training_stages(split, plan, options)) as callback:
         members = train_members(split, plan, options, callback)
-        with torch_threads(thread_count(options.n_threads)), stage(callback, CALIBRATION):
+        with torch_threads(thread_count(options.n_threads)), reported_stage(callback, CALIBRATION):
             predictions = predict_members(members, split.valid)
             weights = ensemble_weights(members, predictions, split.valid, plan.ensemble_weighting)
             calibration = calibrate_ensemble(members, predictions, weights, split)
@@ -79,7 +78,7 @@ def train(split: Split, plan: TrainingPlan, options: RunOptions | None = None) -
         facts = run_metadata(split, plan, members, predictions, weights, calibration, options)
         stopped = len(members) < len(plan.members) or any(one.stopped for one in members)
         if plan.implicit is not None and not stopped:
-            with stage(callback, INTERACTIONS):
+            with reported_stage(callback, interaction_stage(plan.implicit)):
                 interactions = ImplicitTraining(split, plan.implicit, options, callback)
                 model = replace(model, interaction_model=interactions.run())
                 facts["lists"] = interactions.facts
@@ -121,26 +120,12 @@ def check_run(split: Split, plan: TrainingPlan, options: RunOptions) -> RunOptio
     return replace(options, n_threads=thread_count(options.n_threads))
 
 
-@contextmanager
-def reported(plan: TrainingPlan, options: RunOptions) -> Iterator[Callback]:
-    """Give a callback that calls those of the options, from the beginning to the end."""
-    callback = CallbackList(options.callbacks)
-    stages = [training.stage for training in member_trainings(plan, options)]
+def training_stages(split: Split, plan: TrainingPlan, options: RunOptions) -> list[Stage]:
+    """Return the stages of a training, in order."""
+    trainings = member_trainings(split.train, plan, options)
+    stages = [stage for training in trainings for stage in training.stages]
     stages += [CALIBRATION] if plan.members else []
-    stages += [INTERACTIONS] if plan.implicit is not None else []
-    callback.on_train_begin(stages)
-    try:
-        yield callback
-    finally:
-        callback.on_train_end()
-
-
-@contextmanager
-def stage(callback: Callback, stage: Stage) -> Iterator[None]:
-    """Announce a stage of training, and its end."""
-    callback.on_stage_begin(stage)
-    yield
-    callback.on_stage_end(stage)
+    return stages + ([interaction_stage(plan.implicit)] if plan.implicit is not None else [])
 
 
 # -- the ensemble ----------------------------------------------------------------------------------

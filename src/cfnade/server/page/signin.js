@@ -23,9 +23,9 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
     sent = mine;
   };
   const push = (item, how) => {
-    const [whose, headers] = [name, { "Idempotency-Key": crypto.randomUUID() }];
+    const whose = name;
     turn = turn
-      .then(() => call(pathOf(whose, item), { ...how, headers }))
+      .then(() => call(pathOf(whose, item), how))
       .catch((error) => {
         sent.delete(item); // sent again with the next change
         onTrouble(error, () => (onTrouble(null), send()));

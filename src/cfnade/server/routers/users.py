@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
@@ -19,12 +19,11 @@ from cfnade.server.settings import WorkerPool
 from cfnade.server.user_ratings import UserRatings
 
 _READS = (404, 422, 503, 504)
-_WRITES = (404, 409, 422, 503, 504)
+_WRITES = (404, 422, 503, 504)
 _BODY = (408, 413, 415)
 
 Person = Annotated[schemas.PersonId, Path()]
 Item = Annotated[schemas.ItemId, Path()]
-Key = Annotated[schemas.Key, Header(alias="Idempotency-Key")]
 
 
 Refusals = Callable[..., dict[int | str, dict[str, Any]]]
@@ -55,7 +54,7 @@ def _add_writes(
 
     @api.put(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES, *_BODY))
     async def rate(
-        request: Request, person: Person, item: Item, rating: schemas.RatingIn, key: Key = None
+        request: Request, person: Person, item: Item, rating: schemas.RatingIn
     ) -> Response:
         """Keep what a person says of an item; the latest counts. It is on disk when answered."""
         require_user(request, person)
@@ -65,8 +64,8 @@ def _add_writes(
             check_rating(loaded.predictor, stars)
         elif stars is not None:
             raise ApiError(422, "rating: this model knows no ratings; leave it out", where="rating")
-        kind: Any = "pick" if stars is None else "rate"
-        said = Event(person, item, kind, stars, key=key)
+        kind: Any = "interaction" if stars is None else "rating"
+        said = Event(person, item, kind, stars)
         return _json(await visitors.say(loaded, said, may_name=not is_person(request)))
 
     @api.post(
@@ -92,10 +91,10 @@ def _add_writes(
         return _json(await visitors.forget(person))
 
     @api.delete(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
-    async def withdraw(request: Request, person: Person, item: Item, key: Key = None) -> Response:
+    async def withdraw(request: Request, person: Person, item: Item) -> Response:
         """Take back what a person said of an item: it counts no longer."""
         require_user(request, person)
-        said = Event(person, item, "withdraw", key=key)
+        said = Event(person, item, "withdrawal")
         return _json(await visitors.say(models.current(), said, may_name=False))
 
 
