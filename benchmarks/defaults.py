@@ -40,7 +40,7 @@ from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.evaluation.rating_metrics import nll, rmse
-from cfnade_baselines import make
+from cfnade_baselines.registry import create
 
 FOLDER = RESULTS / "defaults"
 SETS: dict[str, dict[str, Any]] = {
@@ -116,7 +116,7 @@ def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]
     best = int(np.argmin([np.square(errors).mean() for errors in found]))
     options = choices[best] if tuned else {}
     everything = parts.train.concat(parts.valid)
-    fitted = make(model, **options).fit(everything, parts.valid, seed=seed, threads=1)
+    fitted = create(model, **options).fit(everything, parts.valid, seed=seed, n_threads=1)
     predicted = _predicted(fitted, parts.test)
     seconds = time.process_time() - began
     width = float(np.sqrt(np.square(found[best]).mean()))
@@ -132,7 +132,7 @@ def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]
 
 
 def _errors(model: str, options: dict[str, Any], parts: Split, seed: int) -> Any:
-    fitted = make(model, **options).fit(parts.train, parts.valid, seed=seed, threads=1)
+    fitted = create(model, **options).fit(parts.train, parts.valid, seed=seed, n_threads=1)
     return _predicted(fitted, parts.valid) - parts.valid.values
 
 

@@ -39,7 +39,7 @@ from cfnade.inference.predictor import Predictor
 from cfnade.inference.ranking_options import RankBy
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
-from cfnade_baselines.fit_costs import peak_mb
+from cfnade_baselines.run_fit import peak_mb
 
 HIDDEN, BATCH, TOP = 300, 500, 20
 ITEMS, PICKS = 17_770, 117
