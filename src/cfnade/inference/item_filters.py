@@ -10,9 +10,10 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, listed
+from cfnade.inference.query import BoolArray
 from cfnade.inference.ranking_options import RankingOptions
 from cfnade.inference.scorer import Scorer
-from cfnade.inference.top_n import BoolArray, Candidates
+from cfnade.inference.top_n import Candidates
 from cfnade.utils.caching import locked_cached_property
 
 _SHOWN = 5  # items in an error message

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
 from annotated_types import Ge
 
 from cfnade.calibration.per_user import Calibrator
-from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.base import ScoreArray
 from cfnade.inference.baseline import Baseline
 from cfnade.inference.catalog import Catalog
 from cfnade.inference.item_filters import ItemFilters
 from cfnade.inference.objectives import FloatArray
+from cfnade.inference.query import Entities
 from cfnade.inference.ranking_options import RankingOptions
 from cfnade.inference.results import TopN
 from cfnade.inference.scorer import Scorer
@@ -47,7 +46,7 @@ class Recommender:
         self.filters = ItemFilters(scorer, catalog)
 
     def recommend(
-        self, users: Sequence[Who], options: RankingOptions, *, equal_batches: bool = False
+        self, users: Entities, options: RankingOptions, *, equal_batches: bool = False
     ) -> TopN:
         """Return the lists of users.
 
