@@ -13,4 +13,4 @@ from cfnade.integrations.implicit import ImplicitRecommender
 
 class TestImplicitRecommender(unittest.TestCase, RecommenderBaseTestMixin):  # type: ignore[misc]
     def _get_model(self) -> ImplicitRecommender:
-        return ImplicitRecommender(threads=1)
+        return ImplicitRecommender(n_threads=1)

@@ -14,7 +14,7 @@ from cfnade.components.base import Axis, other_axis
 from cfnade.distributed.partition import pair_exchange
 from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
-from cfnade.inference.lists import distributions
+from cfnade.inference.scorer import softmax
 from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
 from cfnade.training.validation import MAX_RATINGS, SHRINKAGE
 
@@ -96,7 +96,7 @@ class DistributedValidation:
             both = np.concatenate([scores, untrained[:, None]], 1)
             self._exchange.add_scores(both, sent.astype(both.dtype))
             scores, untrained = both[:, :-1], both[:, -1] > 0
-        probabilities = distributions(scores)
+        probabilities = softmax(scores)
         if self._exchange is not None:
             probabilities[untrained] = self._frequencies
         return probabilities

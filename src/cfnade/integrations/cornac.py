@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from cornac.models import Recommender
 
-from cfnade.integrations.base import UNKNOWN_ID, fit_model
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADERecommender(Recommender, Arguments):  # type: ignore[misc]
+class CFNADERecommender(Recommender, Parameters):  # type: ignore[misc]
     """Takes the arguments of CFNADE. `model` is the fitted CFNADE; its ids are Cornac's indices."""
 
     name: str = "CF-NADE"

@@ -11,8 +11,7 @@ from lenskit.training import Trainable, TrainingOptions
 
 from cfnade.exceptions import DataError
 from cfnade.inference.query import Entities
-from cfnade.integrations.base import UNKNOWN_ID, fit_model
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 
 class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
@@ -22,7 +21,7 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     query. `model` is the fitted CFNADE; its ids are LensKit's numbers.
     """
 
-    config: Arguments
+    config: Parameters
 
     def is_trained(self) -> bool:
         """Return whether train() was called."""

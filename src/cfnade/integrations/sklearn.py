@@ -15,15 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cfnade.data.scale import infer_scale
 from cfnade.exceptions import DataError, PredictionError
-from cfnade.integrations.base import fit_model
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import Parameters, fit_model
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["whole number", "number", "text"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADERegressor(RegressorMixin, BaseEstimator, Arguments):  # type: ignore[misc]
+class CFNADERegressor(RegressorMixin, BaseEstimator, Parameters):  # type: ignore[misc]
     """Predicts the expected ratings of pairs; `model_` is the fitted CFNADE.
 
     Takes the arguments of CFNADE, and those below. A repeated pair counts once, with the mean of

@@ -9,12 +9,11 @@ import numpy as np
 from surprise import AlgoBase
 from surprise.prediction_algorithms.predictions import Prediction
 
-from cfnade.integrations.base import UNKNOWN_ID, fit_model
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADEAlgo(AlgoBase, Arguments):  # type: ignore[misc]
+class CFNADEAlgo(AlgoBase, Parameters):  # type: ignore[misc]
     """Takes the arguments of CFNADE. `model` is the fitted CFNADE; its ids are inner ids."""
 
     def __post_init__(self) -> None:
