@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-arm64 test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
 demo: .venv/.core
@@ -29,6 +29,12 @@ test-avx2: export PYTHONDONTWRITEBYTECODE =
 test-avx2: .venv/.dev
 	$(BIN)/python tests/without_avx512.py $(BIN)/cfnade doctor
 	$(BIN)/python tests/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# Kernels, models, components, inference and training on an emulated ARM processor: hours; the first
+# run downloads Debian's Python and wheels for aarch64 into .venv-arm64 (tests/on_arm64.py).
+ARM64_TESTS ?= tests/kernels tests/models tests/components tests/inference tests/training
+test-arm64: .venv/.dev
+	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
 
 # The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
 test-engines: test-ray test-spark
@@ -74,7 +80,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf .venv .venv-ray .venv-spark .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-arm64 .venv-ray .venv-spark .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/.made:
 	$(PYTHON) -m venv .venv

@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -128,7 +128,10 @@ class CompileProcess:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-c", code]
-        cls.process = subprocess.Popen(command, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+        with suppress(OSError):  # no process may be started here: this one compiles all
+            cls.process = subprocess.Popen(
+                command, env=env, stdin=quiet, stdout=quiet, stderr=quiet
+            )
 
     @classmethod
     def wait(cls) -> None:
