@@ -146,7 +146,7 @@ def test_kernels_of_the_second_process_are_found_here(tmp_path: Path) -> None:
 
 
 def test_where_no_process_may_start_this_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **options: object) -> None:
+    def refuse(*_: object, **_options: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
