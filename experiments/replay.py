@@ -164,7 +164,7 @@ class Replay:
         said = [self._said(at) for at in part.tolist()]
         with httpx.Client(base_url=url, timeout=60) as client:
             for one in said[: self.over_http]:
-                path = f"/people/{one.user_id}/ratings/{one.item_id}"
+                path = f"/users/{one.user_id}/ratings/{one.item_id}"
                 client.put(path, json={"rating": one.rating}).raise_for_status()
         sent = zip(said[: self.over_http], expected[: self.over_http].tolist(), strict=True)
         ours = {(one.user_id, one.item_id): e for one, e in sent if not np.isnan(e)}

@@ -99,11 +99,15 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from cfnade.server.app import create_app
 from cfnade.server.model_registry import ModelRegistry
+from cfnade.server.settings import ServerSettings
 
-with TestClient(create_app(ModelRegistry(Path(sys.argv[1])))) as client:
+with TestClient(create_app(
+    ModelRegistry(sys.argv[1]), ServerSettings(model_dir=sys.argv[1], allow_hosts=('*',))
+)) as client:
     item = int(sys.argv[2])
-    for path, more in {"recommend": {"n": 3}, "predict": {"items": [item + 1]}}.items():
-        for who in ({"user": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):
+    asked = {"recommendations": {"n": 3}, "predictions": {"items": [item + 1]}}
+    for path, more in asked.items():
+        for who in ({"user_id": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):
             answer = client.post("/" + path, json=who | more)
             assert answer.status_code == 200, answer.text
 assert "torch" not in sys.modules

@@ -94,7 +94,7 @@ def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str
     asked = visit.changing(lambda: slider.press("ArrowRight"))
     assert [rated["rating"] for rated in asked["ratings"]] == [74]
     expect(number).to_have_value("74")
-    expect(page.locator(".film").first.locator(".bars i")).to_have_count(20)
+    expect(page.locator(".item-card").first.locator(".bars i")).to_have_count(20)
     number.fill("1000")
     asked = visit.changing(lambda: number.press("Tab"))
     assert [rated["rating"] for rated in asked["ratings"]] == [100]

@@ -39,7 +39,7 @@ def sign_in(visit: Visit) -> None:
 def test_what_is_rated_under_a_name_comes_back_on_another_device(
     visit_to: Open, serve: Serve, films: Path, store: EventStore
 ) -> None:
-    url = serve(films, store=store.name)
+    url = serve(films, store_url=store.name)
     here = visit_to(url)
     here.arrive(fresh=True)
     here.rate("matrix", 4)

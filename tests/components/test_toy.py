@@ -13,6 +13,7 @@ from starlette.exceptions import StarletteDeprecationWarning
 from tests.close import assert_close
 from tests.components.toy import Toy
 from tests.listed import lines
+from tests.server.given import server_settings
 
 from cfnade import checkpoint
 from cfnade.components.optimizers import member_network
@@ -94,17 +95,18 @@ def test_it_is_served(side: str, ratings: Dataset, tmp_path: Path) -> None:
     from cfnade.server.model_registry import ModelRegistry
 
     fit(ratings, side).save(tmp_path)
-    with TestClient(create_app(ModelRegistry(tmp_path)), raise_server_exceptions=False) as client:
+    app = create_app(ModelRegistry(tmp_path), server_settings(tmp_path))
+    with TestClient(app, raise_server_exceptions=False) as client:
         assert client.get("/model").status_code == 200
         user = int(ratings.user_ids[3])
-        asked = {"user": user, "items": ratings.item_ids[:5].tolist()}
-        answer = client.post("/predict", json=asked)
+        asked = {"user_id": user, "items": ratings.item_ids[:5].tolist()}
+        answer = client.post("/predictions", json=asked)
         assert answer.status_code == 200
         assert len(answer.json()["predictions"]) == 5
-        assert client.post("/recommend", json={"user": user, "n": 3}).status_code == 200
+        assert client.post("/recommendations", json={"user_id": user, "n": 3}).status_code == 200
         if side != "toy+item":
             rated = [{"item": 3, "rating": 4}, {"item": 8, "rating": 2}]
-            answer = client.post("/recommend", json={"ratings": rated, "n": 3})
+            answer = client.post("/recommendations", json={"ratings": rated, "n": 3})
             assert answer.status_code == 200
             assert len(answer.json()["items"]) == 3
 

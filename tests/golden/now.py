@@ -239,18 +239,84 @@ def serving(folder: Path, store: str | None, key: str) -> Iterator[Any]:
     """A client of the service of a model, with a store."""
     from cfnade.server.app import create_app
     from cfnade.server.model_registry import ModelRegistry
+    from cfnade.server.settings import ServerSettings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient
-    app = create_app(ModelRegistry(folder), key=key, store=store)
+    settings = ServerSettings(
+        model_dir=folder, api_key=key, store_url=store, allow_hosts=("testserver",)
+    )
+    app = create_app(ModelRegistry(folder), settings)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
 
 def request(method: str, path: str, body: Any, query: Any) -> tuple[str, str, Any, Any]:
-    """A request."""
+    """A request with the present paths and fields."""
+    if path == "/similar":
+        others = {name: value for name, value in body.items() if name != "item"}
+        return "GET", f"/items/{body['item']}/similar", None, others
+    if path.startswith("/people/"):
+        path = path.replace("/people/", "/users/").replace("/token", "/tokens")
+        path += "/ratings" * (path.count("/") == 2)
+    names = dict(_REQUEST_FIELDS)
+    if path == "/recommend":
+        names["items"] = "candidate_items"
+    path = _PATHS.get(path, path)
+    body, query = (
+        one
+        and {
+            name: _RANKS.get(value, value) if name == "rank_by" else value
+            for name, value in _renamed(one, names, {}).items()
+        }
+        for one in (body, query)
+    )
+    if body and body.get("target") == "pick":
+        body["target"] = "interaction"
     return method, path, body, query
+
+
+_PATHS = {
+    "/predict": "/predictions",
+    "/recommend": "/recommendations",
+    "/explain": "/explanations",
+    "/ask": "/items-to-rate",
+    "/match": "/items/match",
+    "/map": "/item-map",
+}
+_REQUEST_FIELDS = {
+    "user": "user_id",
+    "picked": "interactions",
+    "rank": "rank_by",
+    "taste": "balance",
+    "own": "personalization",
+    "without": "exclude_items",
+    "of": "target",
+    "time": "timestamp",
+    "films": "items",
+    "seconds": "expires_in",
+}
+_RANKS = {"picked": "interaction", "expected": "prediction", "at_least": "threshold"}
+_RESPONSE_FIELDS = {
+    "prediction": "expected",
+    "baseline": "usual",
+    "interaction_probability": "pick",
+    "n_item_ratings": "ratings",
+    "n_hidden_items": "hidden",
+    "n_user_ratings": "used",
+    "unknown_items": "unknown",
+    "uncertainty": "unknown",
+    "uncertainty_reduction": "reduction",
+    "contributions": "moved",
+    "prediction_without": "without",
+    "difference": "change",
+    "lift": "times",
+    "metric": "by",
+    "timestamp": "at",
+    "user_id": "person",
+    "in_training_data": "known",
+}
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -258,7 +324,19 @@ def request(method: str, path: str, body: Any, query: Any) -> tuple[str, str, An
 
 def answer(case: str, value: Any) -> Any:
     """An answer with the names of fields and values from before the restructuring."""
+    if case.startswith("http ") and isinstance(value.get("answer"), dict):
+        value = value | {"answer": _http_answer(case, value["answer"])}
     return _renamed(value, _table(FIELDS, case), _table(VALUES, case))
+
+
+def _http_answer(case: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a route; `prediction` of an explanation is an object, and keeps its name."""
+    if " ask" in case:
+        found = {name: value for name, value in found.items() if name != "unknown_items"}
+    old: dict[str, Any] = _renamed(found, _RESPONSE_FIELDS, {"lift": "times"})
+    if "contributions" in found:
+        old["prediction"] = old.pop("expected")
+    return old
 
 
 def _table(tables: Mapping[str, Mapping[str, str]], case: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from cfnade.server.settings import Limits
 
 BODY = json.dumps({"ratings": rated(history()), "n": 3}).encode()
 LAST = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-HEAD = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /recommendations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def drip(connection: socket.socket, piece: bytes) -> None:
 def ask(service: str) -> None:
     """An honest client gets an honest answer."""
     body = {"ratings": rated(history()), "n": 3}
-    answer = httpx.post(f"{service}/recommend", json=body, timeout=30)
+    answer = httpx.post(f"{service}/recommendations", json=body, timeout=30)
     assert answer.status_code == 200
     assert len(answer.json()["items"]) == 3
 

@@ -1,7 +1,7 @@
 // Entering a rating: stars (a radio group) for short scales, a slider and a number for long ones;
 // a heart where there are no ratings.
 
-import { aside, el } from "./dom.js";
+import { hiddenText, el } from "./dom.js";
 
 let groups = 0;
 
@@ -16,7 +16,7 @@ export function ratingInput(scale, label, rating, onRate) {
 /** A button that is on or off, with `set(on)`; onPick(on) tells of a change. */
 export function heart(text, about, onPick) {
   const shape = el("i", { class: "heart", "aria-hidden": "true" });
-  const node = el("button", { class: "link pick" }, shape, text, aside(` ${about}`));
+  const node = el("button", { class: "link pick" }, shape, text, hiddenText(` ${about}`));
   node.set = (on) => node.setAttribute("aria-pressed", String(on));
   node.addEventListener("click", () => {
     const on = node.getAttribute("aria-pressed") !== "true";
@@ -49,9 +49,9 @@ function stars(scale, shapes, label, onRate) {
       node.set(value);
       onRate(value);
     });
-    return el("label", {}, input, ...drawn, aside(scale.spoken(value)));
+    return el("label", {}, input, ...drawn, hiddenText(scale.spoken(value)));
   });
-  const node = el("fieldset", { class: "stars" }, el("legend", { class: "aside" }, label), ...labels, said);
+  const node = el("fieldset", { class: "stars" }, el("legend", { class: "visually-hidden" }, label), ...labels, said);
   const inputs = [...node.querySelectorAll("input")];
   node.set = (rating) => {
     said.textContent = rating === null ? "" : scale.text(rating);

@@ -2,14 +2,14 @@
 
 import { call } from "./api.js";
 import { announce, byId, el, on } from "./dom.js";
-import { called, named } from "./films.js";
-import { ratingInput } from "./stars.js";
+import { called, named } from "./format.js";
+import { ratingInput } from "./rating_input.js";
 
 const WANTED = 10;
 const MORE = 5; // when asked for more
 const MOMENT = 450; // milliseconds in which a rating by pointer can be seen before the next question
 
-export function mountAsk({ model, scale, store, words }) {
+export function mountOnboarding({ model, scale, store, words }) {
   const box = byId("ask");
   let asked = new AbortController();
   let film = null;
@@ -28,13 +28,13 @@ export function mountAsk({ model, scale, store, words }) {
     asked = new AbortController();
     const { ratings, unseen, later, away } = store.state;
     const without = [...unseen, ...[...later, ...away].map(({ item }) => item)];
-    const person = scale.person(ratings.slice(0, model.limits.history));
-    const body = { ...person, n: 1, without: without.slice(-model.limits.items) };
+    const person = scale.person(ratings.slice(0, model.limits.ratings));
+    const body = { ...person, n: 1, exclude_items: without.slice(-model.limits.items) };
     try {
-      const { items, unknown } = await call("ask", { body, signal: asked.signal });
+      const { items, uncertainty } = await call("items-to-rate", { body, signal: asked.signal });
       if (!items.length) return close();
       [film] = items;
-      show(unknown, focus);
+      show(uncertainty, focus);
     } catch (error) {
       if (error.name !== "AbortError") close(); // the list tells of the trouble
     }

@@ -8,7 +8,7 @@ const PARTS = [
 ];
 
 /** Of a model without ratings: one level, picked. */
-export function makeScale({ ratings: starred, scale }) {
+export function makeScale({ capabilities: { ratings: starred }, scale }) {
   const values = starred ? scale : [1];
   const low = values[0];
   const high = values[values.length - 1];
@@ -44,7 +44,7 @@ export function makeScale({ ratings: starred, scale }) {
     person: (films) =>
       starred
         ? { ratings: films.map(({ item, rating }) => ({ item, rating })) }
-        : { picked: films.map(({ item }) => item) },
+        : { interactions: films.map(({ item }) => item) },
   };
 }
 
@@ -61,4 +61,63 @@ export function bars(values, probabilities, usual, most = 20) {
     out.push({ label: first === last ? first : `${first} to ${last}`, chance: over(probabilities), usual: over(usual) });
   }
   return out;
+}
+
+// -- What an item is called, and what people do with it: film, book, song … or simply item.
+
+const VERBS = {
+  film: ["seen", "watch"],
+  movie: ["seen", "watch"],
+  show: ["seen", "watch"],
+  book: ["read", "read"],
+  comic: ["read", "read"],
+  song: ["heard", "hear"],
+  album: ["heard", "hear"],
+  artist: ["heard", "hear"],
+  game: ["played", "play"],
+  place: ["been to", "visit"],
+  restaurant: ["been to", "visit"],
+};
+
+const many = (one) =>
+  /[^aeiou]y$/.test(one) ? `${one.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(one) ? `${one}es` : `${one}s`;
+const upper = (text) => text[0].toUpperCase() + text.slice(1);
+
+export function itemWords({ item_name: noun }) {
+  const [done, act] = VERBS[noun] ?? ["tried", "try"];
+  return {
+    one: noun,
+    many: many(noun),
+    a: /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`,
+    Many: upper(many(noun)),
+    done,
+    Later: `${upper(act)} later`,
+  };
+}
+
+/** Put the words where the document has their names: <span data-word="many">. */
+export function fillWords(words) {
+  for (const node of document.querySelectorAll("[data-word]"))
+    node.textContent = words[node.dataset.word];
+}
+
+// -- How an item is called on the page. "Matrix, The (1999)" reads The Matrix, 1999.
+
+const ARTICLES = "The|A|An|Le|La|Les|L'|Il|Lo|El|Los|Las|Der|Die|Das|Un|Une";
+const TITLE_PARTS = new RegExp(`^(.+?)(?:, (${ARTICLES}))?((?: \\([^()]*\\))*?)(?: \\((\\d{4})\\))?$`);
+
+/** The name, other names that the title gives in brackets, and the year (or ""). An id that is a
+    text is a title as good as any; a bare number is shown as one. */
+export function named({ item, title }) {
+  const text = (title || (typeof item === "string" ? item : "")).trim();
+  if (!text) return { name: `No. ${item}`, also: "", year: "" };
+  const [, main, article, also, year] = TITLE_PARTS.exec(text) ?? [null, text, "", "", ""];
+  const front = article ? article + (article.endsWith("'") ? "" : " ") : "";
+  return { name: front + main, also: also.trim(), year: year ?? "" };
+}
+
+/** One line of text: name and year. */
+export function called(film) {
+  const { name, year } = named(film);
+  return year ? `${name} (${year})` : name;
 }

@@ -1,9 +1,8 @@
 // Ratings in and out as files: our own CSV, and what Letterboxd, IMDb, Goodreads and MovieLens export.
 
 import { call } from "./api.js";
-import { decode, parse, write } from "./csv.js";
-import { byId, el, on, plural } from "./dom.js";
-import { called } from "./films.js";
+import { announce, byId, el, on, plural } from "./dom.js";
+import { called } from "./format.js";
 
 const LARGEST = 8_000_000; // bytes
 const CHUNK = 500; // films in one question, as many as a list may have
@@ -128,7 +127,7 @@ async function lookUp(rows, scale) {
   const films = await byIds(rows, scale);
   const open = [...rows.keys()].filter((at) => !films[at] && rows[at].title);
   if (!open.length) return films;
-  const { matches } = await call("match", { body: { films: open.map((at) => titleAndYear(rows[at])) } });
+  const { matches } = await call("items/match", { body: { items: open.map((at) => titleAndYear(rows[at])) } });
   open.forEach((at, place) => (films[at] = matches[place]));
   return films;
 }
@@ -138,8 +137,8 @@ async function byIds(rows, scale) {
   const asked = ids.filter((id) => id !== "");
   const known = new Map();
   if (asked.length) {
-    const all = { items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
-    const { items } = await call("recommend", { body: { ...scale.person([]), ...all } });
+    const all = { candidate_items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
+    const { items } = await call("recommendations", { body: { ...scale.person([]), ...all } });
     for (const film of items) known.set(film.item, film);
   }
   return rows.map(({ title }, at) => {
@@ -159,7 +158,7 @@ function finish({ found, lost, bad }, source, { model, scale, store, words }) {
   const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
   const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
   if (found.size) store.replace(ratings);
-  const { history } = model.limits;
+  const { ratings: history } = model.limits;
   const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
   report(`${plural(found.size, scale.noun)} imported${source && ` from ${source}`}.${cut}`, [
     [`${plural(lost.length, words.one, words.many)} not found in this catalogue`, lost],
@@ -182,4 +181,162 @@ function report(text, lists = []) {
     el("button", { ...close, onclick: () => (box.hidden = true) }, "×"),
     ...details,
   );
+}
+
+// -- Comma-separated text: quotes, doubled quotes, line ends of any kind, a byte-order mark.
+
+/** Lines of fields. The separator (comma, semicolon or tab) is the first line's commonest. */
+export function parse(text) {
+  const source = text.replace(/^\uFEFF/, "");
+  const separator = separatorOf(source);
+  const lines = [];
+  let line = [];
+  let field = "";
+  let quoted = false;
+  const endLine = () => {
+    line.push(field);
+    if (line.length > 1 || line[0] !== "") lines.push(line);
+    line = [];
+    field = "";
+  };
+  for (let at = 0; at < source.length; at += 1) {
+    const sign = source[at];
+    if (quoted) {
+      if (sign !== '"') field += sign;
+      else if (source[at + 1] === '"') field += source[(at += 1)];
+      else quoted = false;
+    } else if (sign === '"' && field === "") quoted = true;
+    else if (sign === separator) {
+      line.push(field);
+      field = "";
+    } else if (sign === "\n" || sign === "\r") {
+      if (sign === "\r" && source[at + 1] === "\n") at += 1;
+      endLine();
+    } else field += sign;
+  }
+  endLine();
+  return lines;
+}
+
+function separatorOf(source) {
+  const first = source.slice(0, source.search(/[\r\n]|$/)).replace(/"[^"]*"/g, "");
+  const count = (sign) => first.split(sign).length;
+  return [",", ";", "\t"].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+}
+
+export function write(lines) {
+  const field = (value) => {
+    const text = String(value ?? "");
+    return /[",\r\n;\t]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return lines.map((line) => line.map(field).join(",") + "\r\n").join("");
+}
+
+/** The text of a file: UTF-8, or else Windows' western code page. */
+export function decode(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
+// -- Ratings in a link: behind the #, which browsers keep to themselves.
+
+const MOST = 200; // ratings in one link
+const PREFIX = "#mine=";
+
+const pack = (value) => {
+  const bytes = new TextEncoder().encode(JSON.stringify(value));
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+};
+
+function unpack(text) {
+  const bytes = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes, (sign) => sign.charCodeAt(0))));
+}
+
+/** The address of this page with these ratings in it. */
+function linkTo(ratings, model) {
+  const kept = ratings.slice(0, MOST).map(({ item, rating }) => [item, rating]);
+  const { origin, pathname } = location;
+  return origin + pathname + PREFIX + pack({ of: model.n_items, films: kept });
+}
+
+export function mountShare({ model, scale, store }) {
+  on("share", "click", async () => {
+    const { ratings } = store.state;
+    const link = linkTo(ratings, model);
+    const field = byId("share-link");
+    field.value = link;
+    byId("share-note").textContent =
+      `Whoever opens it sees your ${plural(Math.min(ratings.length, MOST), scale.noun)}. It is in no ` +
+      "log: browsers do not send what follows the #.";
+    byId("shared").hidden = false;
+    field.focus();
+    field.select();
+    await navigator.clipboard?.writeText(link).then(
+      () => announce("Link copied."),
+      () => announce("Link ready to be copied."),
+    );
+  });
+  on("share-close", "click", () => {
+    byId("shared").hidden = true;
+    byId("share").focus();
+  });
+  const open = () => openLink({ model, scale, store });
+  addEventListener("hashchange", open); // a link opened where the page is open already
+  return open();
+}
+
+/** Take over the ratings of the address, or ask first where there are others. */
+async function openLink({ model, scale, store }) {
+  if (!location.hash.startsWith(PREFIX)) return;
+  const box = byId("report");
+  let told = null;
+  try {
+    told = unpack(location.hash.slice(PREFIX.length));
+  } catch {
+    // cut off on its way: said below
+  }
+  history.replaceState(null, "", location.pathname); // a reload must not undo what follows
+  const given = (Array.isArray(told?.films) ? told.films : [])
+    .filter((one) => Array.isArray(one) && scale.has(one[1]))
+    .slice(0, MOST);
+  const ratings = given.length && told.of === model.n_items ? await titled(given, scale) : [];
+  const say = (text, ...buttons) => {
+    box.hidden = false;
+    box.replaceChildren(el("p", {}, text), el("span", { class: "tools" }, ...buttons));
+  };
+  const close = (label) => el("button", { onclick: () => (box.hidden = true) }, label);
+  if (!ratings.length) {
+    say(`This link holds no ${scale.noun}s that fit this catalogue.`, close("Close"));
+    return;
+  }
+  const take = () => {
+    store.replace(ratings);
+    say(`${plural(ratings.length, scale.noun)} from a link. Undo brings yours back.`, close("Close"));
+  };
+  if (store.state.sample === null && store.state.ratings.length)
+    say(
+      `This link holds ${plural(ratings.length, scale.noun)}. Yours would be put aside.`,
+      el("button", { onclick: take }, "Show them"),
+      close("Keep mine"),
+    );
+  else take();
+}
+
+async function titled(given, scale) {
+  const items = given.map(([item]) => item);
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  try {
+    const said = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    const titles = new Map(said.items.map((film) => [film.item, film.title]));
+    return given
+      .filter(([item]) => titles.has(item))
+      .map(([item, rating]) => ({ item, title: titles.get(item), rating }));
+  } catch {
+    return [];
+  }
 }

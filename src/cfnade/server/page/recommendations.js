@@ -2,17 +2,16 @@
 // change, drawn film by film, old answers discarded.
 
 import { call } from "./api.js";
-import { makeCard, share } from "./card.js";
-import { changes } from "./changes.js";
-import { announce, arrange, byId, debounce, glide, on, plural } from "./dom.js";
-import { called } from "./films.js";
-import { mountWishes, wishesOf } from "./wishes.js";
+import { announce, arrange, byId, debounce, el, glide, on, plural } from "./dom.js";
+import { mountFilters, rankingOptions } from "./filters.js";
+import { called, named } from "./format.js";
+import { makeCard, share } from "./item_card.js";
 
 const PAGE = 20;
 
-/** personOf() gives {ratings}, {picked} or {user}, or null while nobody is chosen. Returns
+/** personOf() gives {ratings}, {interactions} or {user_id}, or null while nobody is chosen. Returns
     `look(view)`, for "list" and "later". */
-export function mountList(given) {
+export function mountRecommendations(given) {
   const { model, scale, store, words, personOf, onTrouble } = given;
   const list = byId("films");
   const title = byId("list-title").textContent;
@@ -29,8 +28,8 @@ export function mountList(given) {
   const ask = async (person, signal) => {
     if (like) return alike(like, person, signal);
     if (later) return kept(store.state.later, person, signal);
-    const body = { ...person, n: wanted, ...wishesOf(store.state, model) };
-    return call("recommend", { body, signal });
+    const body = { ...person, n: wanted, ...rankingOptions(store.state, model) };
+    return call("recommendations", { body, signal });
   };
   const refresh = async () => {
     asked.abort();
@@ -61,7 +60,7 @@ export function mountList(given) {
   /** Say what is first, and what the last rating changed. */
   const tell = () => {
     const first = latest.items[0];
-    const said = first && (scale.starred ? `expected ${scale.show(first.expected)}` : share(first.pick));
+    const said = first && (scale.starred ? `expected ${scale.show(first.prediction)}` : share(first.interaction_probability));
     const what = like ? `More like ${called(like)}` : "List updated";
     const line = byId("changes");
     const shown = cause && before && !like && !later;
@@ -88,7 +87,7 @@ export function mountList(given) {
       byId("list").scrollIntoView();
     }
     await refresh();
-    if (!film) (cards.get(from.item)?.like ?? byId("list")).focus();
+    if (!film) (cards.get(from.item)?.menu ?? byId("list")).focus();
   };
   const putAway = (film) => {
     const next = cards.get(film.item)?.nextSibling ?? byId("list");
@@ -100,7 +99,7 @@ export function mountList(given) {
 
   /** A film that is being rated in the list stays until the focus leaves it. */
   const withHeld = (items) => {
-    const held = document.activeElement.closest(".film")?.film;
+    const held = document.activeElement.closest(".item-card")?.film;
     if (like || !held || store.ratingOf(held.item) === null) return items;
     const others = items.filter(({ item }) => item !== held.item);
     return [...others.slice(0, held.rank - 1), held, ...others.slice(held.rank - 1)];
@@ -110,8 +109,8 @@ export function mountList(given) {
     const films = withHeld(latest.items);
     const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
     const tallest = scale.starred
-      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.usual]), 0.4)
-      : Math.max(...films.map((film) => film.pick));
+      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.baseline]), 0.4)
+      : Math.max(...films.map((film) => film.interaction_probability));
     const nodes = films.map((film) => {
       const card = cards.get(film.item) ?? makeCard(film, parts);
       cards.set(film.item, card);
@@ -126,7 +125,7 @@ export function mountList(given) {
   };
 
   const showAround = () => {
-    const { items, hidden, min_ratings: least } = latest;
+    const { items, n_hidden_items: hidden, min_ratings: least } = latest;
     const { thin, genres, decades, away } = store.state;
     const own = like !== null || later;
     byId("none").hidden = items.length > 0 || !(genres.length || decades.length || later);
@@ -154,7 +153,7 @@ export function mountList(given) {
   on("hidden-button", "click", () => store.set({ thin: !store.state.thin }));
   on("away-button", "click", () => store.bringBack());
   on("back", "click", () => turn(null));
-  mountWishes(given);
+  mountFilters(given);
   const soon = debounce(refresh, 140);
   store.listen((kind, rated) => {
     if (kind === "note") return;
@@ -177,21 +176,55 @@ export function mountList(given) {
 
 /** The films most like one, with what is said of each for this person. */
 async function alike({ item }, person, signal) {
-  const { by, items } = await call("similar", { body: { item, n: PAGE }, signal });
+  const { metric, items } = await call(`items/${encodeURIComponent(item)}/similar?n=${PAGE}`, { signal });
   const said = await about(items, person, signal);
   const films = new Map(said.items.map((film) => [film.item, film]));
   return {
     ...said,
-    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, by })),
+    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, metric })),
   };
 }
 
 /** What was kept for later, the best first. */
 const kept = (films, person, signal) =>
-  films.length ? about(films, person, signal) : { items: [], hidden: 0, min_ratings: 0 };
+  films.length ? about(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
 
 function about(films, person, signal) {
   const items = films.map(({ item }) => item);
-  const all = { items, n: items.length, exclude_seen: false, min_ratings: 0 };
-  return call("recommend", { body: { ...person, ...all }, signal });
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  return call("recommendations", { body: { ...person, ...all }, signal });
+}
+
+// -- What a rating changed: said in a line, as ratings come.
+
+/** Nodes that tell what became of a list after one film was rated; none if nothing did. */
+export function changes(before, after, cause, scale, words) {
+  const old = new Map(before.map((film) => [film.item, film]));
+  const fresh = after.filter(({ item }) => !old.has(item));
+  const climbed = after
+    .filter(({ item, rank }) => old.has(item) && old.get(item).rank > rank)
+    .sort((a, b) => old.get(b.item).rank - b.rank - (old.get(a.item).rank - a.rank));
+  const told = `After your ${scale.starred ? `${scale.text(cause.rating)} for ` : "pick of "}`;
+  const lead = [told, el("b", {}, named(cause).name), ": "];
+  const said = [];
+  if (fresh.length) said.push(`${fresh.length} new, first ${named(fresh[0]).name}`);
+  const [first] = climbed;
+  const moved = scale.starred ? mostMoved(after, old) : null;
+  const stars = moved && Math.abs(moved.by) >= scale.span / 200;
+  const by = stars ? `${scale.signed(moved.by, scale.span)} ${scale.unit}` : "";
+  const same = stars && first === moved.film;
+  if (first) said.push(`${named(first).name} up ${old.get(first.item).rank - first.rank}${same ? ` (${by})` : ""}`);
+  if (stars && !same) said.push(`${named(moved.film).name} ${by}`);
+  if (!said.length) return [...lead, `the same ${words.many} in the same order.`];
+  return [...lead, `${said.join("; ")}.`];
+}
+
+/** The film whose expected rating changed most. */
+function mostMoved(after, old) {
+  let most = null;
+  for (const film of after) {
+    const by = old.has(film.item) ? film.prediction - old.get(film.item).prediction : 0;
+    if (by && (!most || Math.abs(by) > Math.abs(most.by))) most = { film, by };
+  }
+  return most;
 }

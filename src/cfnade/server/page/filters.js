@@ -13,7 +13,7 @@ const TASTE = {
   sides: ["towards picks", "towards ratings"],
   middle: "picked and liked",
   range: [-2, 6],
-  ask: (knob) => ({ taste: TASTES[knob + 2] }),
+  ask: (knob) => ({ balance: TASTES[knob + 2] }),
   note: (knob) =>
     ({
       "-2": "What people like you pick: ranked by the chance that it is your next.",
@@ -27,7 +27,7 @@ const PERSONAL = {
   sides: ["towards everybody", "towards you"],
   middle: "expected rating",
   range: [-4, 4],
-  ask: (knob) => ({ own: OWN[knob + 4] }),
+  ask: (knob) => ({ personalization: OWN[knob + 4] }),
   note: (knob) =>
     ({
       "-4": "Ranked by how people in general rated them.",
@@ -36,25 +36,25 @@ const PERSONAL = {
 };
 
 /** Without ratings there is nothing to weigh. */
-const kindOf = ({ picks, ratings }) => (ratings ? (picks ? TASTE : PERSONAL) : null);
+const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? TASTE : PERSONAL) : null);
 
 /** The part of a request that says it; the middle says nothing. */
-export function wishesOf({ knob, genres, decades, thin, away }, model) {
+export function rankingOptions({ knob, genres, decades, thin, away }, model) {
   const kind = kindOf(model);
   return {
     ...(kind && knob ? kind.ask(knob) : {}),
     ...(genres.length ? { genres } : {}),
     ...(decades.length ? { decades } : {}),
     ...(thin ? { min_ratings: 0 } : {}),
-    ...(away.length ? { without: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
+    ...(away.length ? { exclude_items: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
   };
 }
 
-export function mountWishes({ model, store }) {
+export function mountFilters({ model, store }) {
   const kind = kindOf(model);
   byId("dial").hidden = kind === null;
   byId("filters").hidden = model.genres.length + model.decades.length === 0;
-  byId("wishes").hidden = byId("dial").hidden && byId("filters").hidden;
+  byId("ranking").hidden = byId("dial").hidden && byId("filters").hidden;
   if (kind) mountKnob(kind, store);
   const decades = model.decades.map(({ decade }) => chip("decades", decade, `${decade}s`, store));
   const genres = model.genres.map((genre) => chip("genres", genre, genre, store));

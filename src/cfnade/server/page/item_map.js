@@ -2,14 +2,14 @@
 
 import { call } from "./api.js";
 import { announce, byId, debounce, el } from "./dom.js";
-import { called, named } from "./films.js";
+import { called, named } from "./format.js";
 
 const BRIGHT = 6; // films named beside the map
 const NAMED = 26; // films named on it, at most
 const REACH = 18; // pixels within which a film is meant
 
 /** Returns show(on). The places come once, the light after every change while it is shown. */
-export function mountMap({ model, scale, store, words, personOf, onRate }) {
+export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   const canvas = byId("map-canvas");
   let films = null; // {item, x, y, light}
   let shown = false;
@@ -22,7 +22,7 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
       pen.fillStyle = colour("--star");
       pen.textAlign = "center";
       pen.fillText("The map is being drawn …", width / 2, height / 2);
-      ({ items: films } = await call("map"));
+      ({ items: films } = await call("item-map"));
     }
     byId("map-none").hidden = films.length > 0;
     byId("map-about").hidden = films.length === 0;
@@ -34,13 +34,13 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
     const items = films.map(({ item }) => item);
     if (!person || !items.length) return;
     const n = Math.min(items.length, model.limits.n);
-    const all = { items, n, exclude_seen: false, min_ratings: 0 };
-    const said = await call("recommend", { body: { ...person, ...all }, signal: asked.signal });
+    const all = { candidate_items: items, n, exclude_seen: false, min_ratings: 0 };
+    const said = await call("recommendations", { body: { ...person, ...all }, signal: asked.signal });
     const own = new Map(said.items.map((film) => [film.item, ownPart(film, scale)]));
     const strengths = [...own.values()].sort((a, b) => a - b);
     const at = (share) => strengths[Math.floor(share * (strengths.length - 1))] ?? 0;
     const [dark, bright] = [at(0.5), at(0.98)];
-    const nobody = model.new_people && !store.state.ratings.length; // who says nothing has no taste
+    const nobody = model.capabilities.new_users && !store.state.ratings.length; // who says nothing has no taste
     for (const film of films)
       film.light = nobody ? 0 : within(((own.get(film.item) ?? dark) - dark) / (bright - dark || 1));
   };
@@ -102,7 +102,7 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
       return el("li", {}, node);
     });
     byId("map-bright").replaceChildren(...rows);
-    const lit = best.length && !(model.new_people && !store.state.ratings.length);
+    const lit = best.length && !(model.capabilities.new_users && !store.state.ratings.length);
     const dark = `Rate a few ${words.many}, and the places that suit you light up.`;
     byId("map-said").textContent = lit ? "Brightest for you:" : dark;
     byId("map-bright").hidden = !lit;
@@ -113,7 +113,7 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
     marked = film;
     draw();
     const rate = el("button", { onclick: () => onRate(film) }, "Rate it");
-    rate.hidden = !model.new_people;
+    rate.hidden = !model.capabilities.new_users;
     const genres = film.genres.join(", ");
     const near = neighbours(film, films).map(called).join(", ");
     byId("map-film").replaceChildren(
@@ -145,7 +145,7 @@ export function mountMap({ model, scale, store, words, personOf, onRate }) {
 
 /** What is personal about it: beside people's average, or how likely it is the next pick. */
 const ownPart = (film, scale) =>
-  scale.starred ? film.expected - scale.mean(film.usual) : Math.log(film.pick / (film.ratings + 1));
+  scale.starred ? film.prediction - scale.mean(film.baseline) : Math.log(film.interaction_probability / (film.n_item_ratings + 1));
 
 const within = (share) => Math.min(Math.max(share, 0), 1);
 

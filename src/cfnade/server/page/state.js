@@ -3,9 +3,9 @@
 const UNDO_DEPTH = 50;
 const SAME_MOVE = 1500; // milliseconds in which re-rating one film counts as one step
 
-export function openStore(model, scale) {
+export function openState(model, scale) {
   // Another catalogue may use the same ids for other films: each keeps its own ratings.
-  const key = `cfnade-page ${model.side} ${model.items} ${scale.values.join(" ")}`;
+  const key = `cfnade-page ${model.side} ${model.n_items} ${scale.values.join(" ")}`;
   const listeners = [];
   const past = [];
   let last = { item: null, at: 0 };

@@ -1,8 +1,8 @@
 // "Why?": which of the known ratings and picks led to it, each left out in turn.
 
 import { call } from "./api.js";
-import { aside, el, plural } from "./dom.js";
-import { named } from "./films.js";
+import { hiddenText, el, plural } from "./dom.js";
+import { named } from "./format.js";
 
 const SHOWN = 8;
 const WHOLE = 8; // a bar is full at this part of the scale: half a star of five, for every film
@@ -11,13 +11,13 @@ const SAID = 4; // reasons in words
 /** Fill a panel with the explanation of one film for this person. */
 export async function explain(panel, film, person, { model, scale, words }, signal) {
   panel.setAttribute("aria-busy", "true");
-  const ask = (of) => call("explain", { body: { ...person, item: film.item, of }, signal });
+  const ask = (target) => call("explanations", { body: { ...person, item: film.item, target }, signal });
   try {
     const [pick, rating] = await Promise.all([
-      model.picks ? ask("pick") : null,
-      model.ratings ? ask("rating") : null,
+      model.capabilities.interactions ? ask("interaction") : null,
+      model.capabilities.ratings ? ask("rating") : null,
     ]);
-    const who = "user" in person ? "they" : "you";
+    const who = "user_id" in person ? "they" : "you";
     const parts = [pick && reasons(pick, who, scale), rating && moves(rating, who, scale)];
     panel.replaceChildren(...parts.flat().filter(Boolean), basis(film, scale, words));
   } catch (error) {
@@ -27,7 +27,7 @@ export async function explain(panel, film, person, { model, scale, words }, sign
   panel.setAttribute("aria-busy", "false");
 }
 
-function basis({ ratings }, scale, words) {
+function basis({ n_item_ratings: ratings }, scale, words) {
   const learnt = `The model has learnt from ${plural(ratings, scale.noun)} of this ${words.one}.`;
   return el("p", { class: "note" }, learnt);
 }
@@ -49,14 +49,14 @@ function folded(rows, shown, kind) {
 
 export const times = (x) => `${x < 9.95 ? x.toFixed(x < 0.95 ? 2 : 1) : Math.round(x)} times`;
 
-function reasons({ moved }, who, scale) {
+function reasons({ contributions: moved }, who, scale) {
   if (!moved.length) return [el("p", {}, "People in general pick it.")];
   const rows = moved.map((line) => reason(line, who, scale));
   return [el("h4", {}, `Why ${who} would pick it`), ...folded(rows, SAID, "reasons")];
 }
 
 function reason(line, who, scale) {
-  const { rating, times: by } = line;
+  const { rating, lift: by } = line;
   const word = by < 0.995 ? "Although" : "Because";
   const liked = rating !== null && (rating - scale.low) / scale.span >= 0.6;
   const did = rating === null ? "picked" : liked ? "liked" : "rated";
@@ -67,13 +67,13 @@ function reason(line, who, scale) {
 
 // -- of a rating, as bars to the left (down) and right (up) --
 
-function moves({ moved, prediction }, who, scale) {
+function moves({ contributions: moved, prediction }, who, scale) {
   if (!moved.length) return [el("p", {}, "No rating moved it: people in general would say so.")];
   const byLevel = "count" in moved[0];
-  const most = Math.max(...moved.map((line) => Math.abs(line.change)), 1e-9);
+  const most = Math.max(...moved.map((line) => Math.abs(line.difference)), 1e-9);
   const rows = moved.map((line) => row(line, most, scale, byLevel));
   const full = scale.text(scale.span / WHOLE);
-  const rated = `Why ${who} would rate it ${scale.show(prediction.expected)}`;
+  const rated = `Why ${who} would rate it ${scale.show(prediction.prediction)}`;
   const heading = byLevel ? "What others’ ratings of it did" : rated;
   const ends = [`−${full}`, "0", `+${full}`].map((text) => el("small", {}, text));
   const axis = el("div", { class: "ruler", "aria-hidden": "true" }, el("span", {}, ...ends));
@@ -81,15 +81,15 @@ function moves({ moved, prediction }, who, scale) {
 }
 
 function row(line, most, scale, byLevel) {
-  const bar = el("span", { class: line.change < 0 ? "bar down" : "bar up" }, el("i"));
-  const size = (Math.abs(line.change) * WHOLE) / scale.span;
+  const bar = el("span", { class: line.difference < 0 ? "bar down" : "bar up" }, el("i"));
+  const size = (Math.abs(line.difference) * WHOLE) / scale.span;
   bar.firstChild.style.setProperty("--size", String(Math.min(size, 1)));
   bar.classList.toggle("beyond", size > 1);
   const rating = scale.text(line.rating);
   const what = byLevel
     ? [`Rated ${rating} by ${plural(line.count, "person", "people")}`]
-    : [named(line).name, aside(", your rating"), el("span", { class: "year" }, ` ${rating}`)];
-  const without = aside(` (${scale.show(line.without)} without it)`);
-  const by = el("span", { class: "by" }, scale.signed(line.change, most), without);
+    : [named(line).name, hiddenText(", your rating"), el("span", { class: "year" }, ` ${rating}`)];
+  const without = hiddenText(` (${scale.show(line.prediction_without)} without it)`);
+  const by = el("span", { class: "by" }, scale.signed(line.difference, most), without);
   return el("li", {}, el("span", {}, ...what), bar, by);
 }
