@@ -59,9 +59,9 @@ def compare(
     a model that fails does not stop the others.
 
     \b
-      cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
+      cfnade compare ml-1m --models i-cfnade,biasmf --splits authors:1234
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --plot
-      cfnade compare ml-1m --ranking --models popularity,ease,ials --splits liang:600
+      cfnade compare ml-1m --ranking --models ease,ials --splits liang:600
     """
     from cfnade.data.remote import pin_source, redact_url
     from cfnade_baselines.compare import Comparison

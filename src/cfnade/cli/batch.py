@@ -19,7 +19,14 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Recommend, predict and evaluate for many users.",
+    help="""Recommend, predict and evaluate for many users.
+
+    The answers are Parquet files. Ray or Spark run the work on a cluster (--engine).
+
+    \b
+      cfnade batch recommend model --out recommendations
+      cfnade batch predict model pairs/ --out predictions --workers 4
+    """,
 )
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files.")]
 
@@ -31,7 +38,7 @@ def recommend(
     users: Annotated[
         str | None,
         typer.Argument(
-            help="Table or folder of tables: user; for new users also lists of items and ratings.",
+            help="Table or folder: user; of new users items and ratings.",
             metavar="USERS",
             show_default=False,
         ),
@@ -52,7 +59,7 @@ def recommend(
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
 ) -> None:
-    """Recommend items to all users of a model, or to the users of a table.
+    """Recommend items to all users of a model or of a table.
 
     \b
       cfnade batch recommend model --out recommendations
@@ -79,7 +86,7 @@ def predict(
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
 ) -> None:
-    """Predict the ratings of all pairs of users and items in a folder.
+    """Predict the ratings of all pairs of a table or folder.
 
     \b
       cfnade batch predict model pairs/ --out predictions --workers 4
@@ -103,7 +110,7 @@ def evaluate(
     overwrite: options.OverwriteJob = False,
     as_json: Json = False,
 ) -> None:
-    """Evaluate predictions of all ratings in a folder.
+    """Evaluate predictions of all ratings of a table or folder.
 
     \b
       cfnade batch evaluate model test/ --out scores --engine ray

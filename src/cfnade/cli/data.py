@@ -23,7 +23,12 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Download, inspect, convert, split and shard ratings.",
+    help="""Download, inspect, convert, split and shard ratings.
+
+    \b
+      cfnade data info ratings.csv
+      cfnade data convert orders.csv orders.parquet --user customer --item product
+    """,
 )
 
 
@@ -199,7 +204,16 @@ def shard(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Random seed of the parts.")
     ] = None,
-    engine: options.Engine = "local",
+    engine: Annotated[
+        Literal["local", "spark"],
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="local or spark.  [default: local]",
+            rich_help_panel="Large jobs",
+            show_default=False,
+        ),
+    ] = "local",
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
     user: options.UserColumn = None,

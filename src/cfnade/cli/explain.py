@@ -29,7 +29,7 @@ def explain(
 
     \b
       cfnade explain model "Blade Runner (1982)" --user 42
-      cfnade explain model "Blade Runner (1982)" "Alien (1979)=5" "Notting Hill (1999)=2"
+      cfnade explain model "Alien (1979)" "Blade Runner (1982)=5" "Heat (1995)=2"
     """
     from cfnade.cli.user_input import load_predictor, parse_item, parse_user
 

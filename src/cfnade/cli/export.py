@@ -16,7 +16,12 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Export recommendations, embeddings, ONNX or a static site.",
+    help="""Export recommendations, embeddings, ONNX or a static site.
+
+    \b
+      cfnade export recommendations model best.parquet
+      cfnade export site model site
+    """,
 )
 TableFile = Annotated[Path, typer.Argument(help=".parquet or .csv file to write.", metavar="OUT")]
 
@@ -52,7 +57,8 @@ def embeddings(
     out: TableFile,
     *,
     side: Annotated[
-        Literal["item", "user"], typer.Option("--side", help="Whose embeddings.")
+        Literal["item", "user"],
+        typer.Option("--side", metavar="SIDE", help="Whose embeddings: item or user."),
     ] = "item",
 ) -> None:
     """Export the embeddings of items or users.

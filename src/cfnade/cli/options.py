@@ -15,7 +15,7 @@ import typer
 
 from cfnade.exceptions import DataError
 
-SOURCES = "File, folder, data set such as ml-1m, URL, store:URL, or - for standard input."
+SOURCES = "File, folder, data set (ml-1m), URL, store:URL or - (stdin)."
 _SEED_MAX = 2**63 - 1
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", metavar="MODEL")]
@@ -26,7 +26,7 @@ OptionalData = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Threads = Annotated[
     int | None,
-    typer.Option("--n-threads", min=1, help="CPU threads.  [default: all cores]"),
+    typer.Option("--n-threads", metavar="N", min=1, help="CPU threads.  [default: all cores]"),
 ]
 
 
@@ -205,7 +205,10 @@ ModelFolder = Annotated[
 ]
 Overwrite = Annotated[bool, _output("--overwrite", help="Replace the model in the folder.")]
 SaveEvery = Annotated[
-    float, _output("--save-every", metavar="SECONDS", min=0, help="Time between saved states.")
+    float,
+    _output(
+        "--save-every", metavar="SECONDS", min=0, help="Time between saved states.  [default: 30]"
+    ),
 ]
 WithoutContext = Annotated[
     bool, _output("--without-context", help="Do not store the ratings in the model.")
@@ -235,12 +238,12 @@ Users = Annotated[
 ]
 HistoryFile = Annotated[
     Path | None,
-    typer.Option("--history", metavar="FILE", help="CSV or Parquet: a new user's items, ratings."),
+    typer.Option("--history", metavar="FILE", help="CSV or Parquet with a new user's ratings."),
 ]
 TypedHistory = Annotated[
     list[str] | None,
     typer.Argument(
-        help='Ratings of a new user, such as "Alien=5"; items alone for interactions.',
+        help='Ratings of a new user ("Alien=5"), or items alone.',
         metavar="ITEM=RATING",
         show_default=False,
     ),

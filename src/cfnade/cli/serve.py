@@ -26,7 +26,7 @@ def serve(
         typer.Option(
             "--host",
             metavar="ADDRESS",
-            help="Address to listen on; 0.0.0.0 for all.",
+            help="Address; 0.0.0.0 for all.",
             rich_help_panel=_NETWORK,
         ),
     ] = "127.0.0.1",

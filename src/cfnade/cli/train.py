@@ -99,7 +99,7 @@ def train(
       cfnade train clicks.csv --user visitor --item product --implicit --out model
       cfnade train ml-1m --time-budget 10 --out model
       cfnade train ml-1m --recipe ml-1m-item --split authors:1234 --out model
-      cfnade train sqlite:///shop.db --query "select user, item, stars from reviews" --out model
+      cfnade train sqlite:///shop.db --query "select * from reviews" --out model
       cfnade train --resume --out model
     """
     from cfnade.cli import run_config
