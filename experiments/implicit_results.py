@@ -1,7 +1,7 @@
 """Top-n recommendation with no settings, beside tuned rivals: docs/results/implicit.md.
 
     python experiments/implicit_results.py                        # all rows, seed 0
-    python experiments/implicit_results.py --only steam --seed 0  # one row, merged into the record
+    python experiments/implicit_results.py --only steam --seed 0  # one row; the last line counts
     python experiments/implicit_results.py --report               # only the page
 
 A row is a data set, as training and test files or with 20 % of each user's interactions hidden at
@@ -38,7 +38,7 @@ from cfnade_baselines.registry import create_recommender
 from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
 from experiments.implicit_page import write_page
 
-RECORD = Path(__file__).resolve().parent / "results" / "implicit.json"
+RECORD = Path(__file__).resolve().parent / "results" / "implicit.jsonl"
 METRICS = ("ndcg@10", "ndcg@20", "recall@20")
 MODELS = ("popularity", "item-knn", "ease", "ials", "bpr", "mult-vae", "cfnade")
 Options = dict[str, Any]
@@ -175,11 +175,8 @@ def main() -> None:
     for name, model, seed in [] if arguments.report else wanted:
         found = measure(name, model, seed, arguments.threads)
         print(json.dumps(found), flush=True)
-        held = json.loads(RECORD.read_text()) if RECORD.exists() else []
-        key = name, model, seed
-        held = [one for one in held if (one["row"], one["model"], one["seed"]) != key]
-        held.append(found | {"machine": machine(arguments.threads)})
-        RECORD.write_text(json.dumps(held, indent=1) + "\n")
+        with RECORD.open("a") as record:  # a line each: an interrupted run keeps what it measured
+            record.write(json.dumps(found | {"machine": machine(arguments.threads)}) + "\n")
     write_page(RECORD, rows, models)
 
 
