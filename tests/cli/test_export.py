@@ -15,7 +15,7 @@ from cfnade import CFNADE, synthetic
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    made = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1, threads=1)
+    made = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1, n_threads=1)
     made.fit(synthetic(30, 20, 300, seed=3).ratings).save(folder)
     return folder
 
@@ -64,7 +64,7 @@ def test_a_graph_is_written_to_a_file(shell: Shell, model: Path, tmp_path: Path)
 
 
 def test_a_refusal_names_the_option_once(shell: Shell, tmp_path: Path) -> None:
-    made = CFNADE(side="item", hidden=(4,), epochs=1, threads=1)
+    made = CFNADE(side="item", hidden=(4,), epochs=1, n_threads=1)
     made.fit(synthetic(30, 20, 300, seed=3).ratings).save(tmp_path / "items")
     done = shell("export", "site", tmp_path / "items", tmp_path / "site")
     assert done.code == 1

@@ -49,6 +49,7 @@ def recommend(
     n: options.ItemCount = 10,
     rank_by: options.RankBy = None,
     balance: options.Balance = None,
+    personalization: options.Personalization = None,
     threshold: options.Threshold = None,
     diversity: options.Diversity = None,
     min_ratings: options.MinRatings = None,

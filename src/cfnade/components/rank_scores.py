@@ -6,13 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import OutputTable
+from cfnade.components.base import THIN, OutputTable
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.column_groups import Cells
 from cfnade.kernels.scoring import cell_scores
-
-THIN = 30.0
-"""A column of n ratings counts n / (n + THIN), as in inference/column_basis.py."""
 
 
 def rank_scores(

@@ -13,6 +13,7 @@ from cfnade.components.base import Axis, other_axis
 from cfnade.distributed.partition import pair_exchange
 from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
+from cfnade.inference.scorer import softmax
 from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
 from cfnade.training.validation import MAX_RATINGS, SHRINKAGE
 
@@ -63,7 +64,7 @@ class DistributedValidation:
             both = np.concatenate([scores, unknown[:, None]], 1)
             self._meeting.add_scores(both, more.astype(both.dtype))
             scores, unknown = both[:, :-1], both[:, -1] > 0
-        out = _softmax(scores)
+        out = softmax(scores)
         if self._meeting is not None:
             out[unknown] = self._frequencies  # nothing was learnt of these
         return out
@@ -150,11 +151,3 @@ def _rows_looked_at(owned: RankData) -> npt.NDArray[np.bool_]:
     if share >= 1:
         return np.ones(len(owned.asked), bool)
     return np.random.default_rng(0).random(len(owned.asked)) < share
-
-
-def _softmax(scores: npt.NDArray[Any]) -> FloatArray:
-    """Return the softmax over levels, in double precision, (n, K)."""
-    exact = scores.astype(np.float64)
-    weights: FloatArray = np.exp(exact - exact.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    return weights
