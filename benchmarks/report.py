@@ -273,11 +273,11 @@ def _serve(found: dict[str, Any]) -> str:
     head += [f"p50 / p99 at {found['rate']}/s", "asked again", "wrk", "errors"]
     text = f"## Service\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
     text += (
-        f"`POST /recommend` for lists of {found['best']}, {found['workers']} worker, the load from "
-        f"another process on the same machine: at most is {found['clients']} clients that ask "
-        f"again as soon as they are answered; {found['rate']}/s is at fixed times, latency counted "
-        "from when a request was due. Everybody is new; asked again: the same few people at the "
-        "same rate; wrk: as many clients as at most.\n"
+        f"`POST /recommendations` for lists of {found['best']}, {found['workers']} worker, the "
+        f"load from another process on the same machine: at most is {found['clients']} clients "
+        f"that ask again as soon as they are answered; {found['rate']}/s is at fixed times, "
+        "latency counted from when a request was due. Everybody is new; asked again: the same "
+        "few people at the same rate; wrk: as many clients as at most.\n"
     )
     for name, held in found["memory"].items():
         before, middle, after = (held["mb"][at] for at in (0, len(held["mb"]) // 2, -1))
