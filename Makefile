@@ -3,15 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-arm64 test-ray test-spark test-engines check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-arm64 test-pandas3 check docs mutants fuzz wheel bench clean
 
-# Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
+# Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
 	$(BIN)/python examples/demo.py
 
 # The demo's model on a page of its own, at http://127.0.0.1:8000
 serve: .venv/.serve demo
-	$(BIN)/cfnade serve demo/ml-1m-user
+	$(BIN)/cfnade serve demo/model
 
 # Kernels are compiled first, once, so that the two workers do not compile them twice. Files are taken
 # in their order: by size, those with few but long tests would come last and keep one worker waiting.
@@ -36,14 +36,12 @@ ARM64_TESTS ?= tests/kernels tests/models tests/components tests/inference tests
 test-arm64: .venv/.dev
 	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
 
-# The engines, each in an environment of its own: Ray with two workers, Spark with two (Java 17).
-test-engines: test-ray test-spark
-
-test-ray: .venv-ray/.made
-	.venv-ray/bin/pytest tests/distributed/engines/test_on_ray.py tests/distributed/test_backends.py
-
-test-spark: .venv-spark/.made
-	.venv-spark/bin/pytest tests/distributed/engines/test_on_spark.py tests/distributed/test_backends.py
+# Tests of data frames with pandas 3: Spark and LensKit need pandas 2, which .venv has.
+test-pandas3: export PYTHONPATH = .venv/pandas3
+test-pandas3: .venv/.pandas3
+	$(BIN)/python -c "import pandas; assert pandas.__version__ >= '3', pandas.__version__"
+	$(BIN)/pytest tests/data/readers/test_frames.py tests/data/readers/test_tables.py \
+	    tests/data/test_interactions.py tests/test_native.py tests/integrations/test_sklearn.py
 
 # Format, lint, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
@@ -80,7 +78,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf .venv .venv-arm64 .venv-ray .venv-spark .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-arm64 .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/.made:
 	$(PYTHON) -m venv .venv
@@ -102,14 +100,6 @@ clean:
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-.venv-ray/.made: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/pip install --quiet --constraint constraints.txt --editable '.[ray]' pytest pytest-timeout
-	touch $@
-
-# All versions as elsewhere but for pandas, of which Spark wants an older one.
-.venv-spark/.made: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-spark
-	grep -v '^pandas==' constraints.txt > .venv-spark/constraints.txt
-	.venv-spark/bin/pip install --quiet --constraint .venv-spark/constraints.txt --editable '.[spark]' pytest pytest-timeout
+.venv/.pandas3: .venv/.dev
+	$(BIN)/pip install --quiet --no-deps --target .venv/pandas3 'pandas==3.1.1'
 	touch $@

@@ -21,7 +21,7 @@ import numpy as np
 
 def request(body: bytes) -> bytes:
     """A whole request for a list."""
-    head = "POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = "POST /recommendations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -30,7 +30,8 @@ local bodies, number = {}, 0
 for line in io.lines("%s") do bodies[#bodies + 1] = line end
 request = function()
   number = number %% #bodies + 1
-  return wrk.format("POST", "/recommend", {["Content-Type"] = "application/json"}, bodies[number])
+  local headers = {["Content-Type"] = "application/json"}
+  return wrk.format("POST", "/recommendations", headers, bodies[number])
 end
 """
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
@@ -45,7 +46,7 @@ def wrk(port: int, sent: Sequence[bytes], *, clients: int, seconds: float) -> di
         bodies.write_bytes(b"\n".join(one.split(b"\r\n\r\n", 1)[1] for one in sent) + b"\n")
         script.write_text(_LUA % bodies)
         load = ["-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--latency"]
-        command = ["wrk", *load, "-s", str(script), f"http://127.0.0.1:{port}/recommend"]
+        command = ["wrk", *load, "-s", str(script), f"http://127.0.0.1:{port}/recommendations"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return wrk_figures(said)
 

@@ -77,7 +77,7 @@ class Crowd:
                 count += 1
 
     def _ask(self, client: httpx.Client, what: str, rng: random.Random) -> Any:
-        person = f"/people/p{rng.randrange(PEOPLE)}"
+        person = f"/users/p{rng.randrange(PEOPLE)}"
         if what == "read":
             return client.get(f"{person}/recommendations", params={"n": 10})
         rating = {"rating": float(rng.randint(1, 5))}

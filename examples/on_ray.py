@@ -1,6 +1,6 @@
-"""Lists for a table of people, inside a Ray Data pipeline.
+"""Recommend items to the users of a table, inside a Ray Data pipeline.
 
-python examples/on_ray.py MODEL PEOPLE OUT
+python examples/on_ray.py MODEL USERS OUT
 """
 
 import sys
@@ -9,8 +9,8 @@ import ray
 
 from cfnade.distributed.batch_inference import BatchPredictor
 
-model, people, out = sys.argv[1:]
+model, users, out = sys.argv[1:]
 ray.init(num_cpus=3)  # one more than actors: something must read and write
-table = ray.data.read_parquet(people).repartition(target_num_rows_per_block=1024)
+table = ray.data.read_parquet(users).repartition(target_num_rows_per_block=1024)
 arguments = {"batch_format": "pyarrow", "compute": ray.data.ActorPoolStrategy(size=2)}
 table.map_batches(BatchPredictor, fn_constructor_args=[model], **arguments).write_parquet(out)

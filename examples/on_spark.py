@@ -1,6 +1,6 @@
-"""Lists for a table of people, inside a Spark job.
+"""Recommend items to the users of a table, inside a Spark job.
 
-python examples/on_spark.py MODEL PEOPLE OUT
+python examples/on_spark.py MODEL USERS OUT
 """
 
 import os
@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from cfnade.distributed.batch_inference import BatchPredictor
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or workers take any python3
-model, people, out = sys.argv[1:]
+model, users, out = sys.argv[1:]
 spark = SparkSession.builder.master("local[2,4]").getOrCreate()
-scorer = BatchPredictor(model, n=10)
-spark.read.parquet(people).mapInArrow(scorer.map_arrow, scorer.spark_schema).write.parquet(out)
+predictor = BatchPredictor(model, n=10)
+table = spark.read.parquet(users)
+schema = predictor.spark_schema(dict(table.dtypes)["user"])
+table.mapInArrow(predictor.map_arrow, schema).write.parquet(out)

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from cfnade.data.dataset import Dataset, Interactions
 from cfnade.data.load import load, load_split
-from cfnade_baselines.listers.likes import Likes
-from cfnade_baselines.listers.list_questions import ListQuestion
+from cfnade_baselines.ranking_protocol import RankingQuery, rated_items, row_counts
 
 FILES = ("steam", "lastfm")
 """Data sets with a training and a test file."""
@@ -43,13 +42,13 @@ class Row:
     train: Dataset
     test: Dataset
 
-    def question(self) -> ListQuestion:
+    def question(self) -> RankingQuery:
         """Ask for the test items of each user who has any."""
-        known, answers = Likes.rated(self.train), Likes.rated(self.test)
-        users = np.flatnonzero(answers.counts())
+        known, answers = rated_items(self.train), rated_items(self.test)
+        users = np.flatnonzero(row_counts(answers))
         every = np.ones(self.train.n_items, bool)
-        own = known.people(users)
-        return ListQuestion(users, own, own, answers.people(users), every)
+        own = known[users]
+        return RankingQuery(users, own, own, answers[users], every)
 
 
 def hide(data: Dataset, seed: int, *, latest: bool = False) -> Row:

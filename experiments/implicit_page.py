@@ -11,7 +11,7 @@ import numpy as np
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "implicit.md"
 _HEAD = """# Top-n recommendation with no settings
 
-`python experiments/implicit_results.py` makes this page from `experiments/results/implicit.json`.
+`python experiments/implicit_results.py` makes this page from `experiments/results/implicit.jsonl`.
 `grid` in that script has the search ranges of the rivals.
 
 - `cfnade` has no settings: it does what `cfnade train FILE` does. Rivals are tuned on a validation
@@ -25,12 +25,20 @@ _HEAD = """# Top-n recommendation with no settings
 - EASE is left out above 10,000 items, where its search takes long.
 - Seconds include the search and were measured on a shared machine; CPU seconds add up all threads.
 """
-_NAMES = {"item-knn": "item-kNN", "ease": "EASE", "ials": "iALS (irspack)"}
+_NAMES = {
+    "item-knn": "item-kNN",
+    "ease": "EASE",
+    "ials": "iALS (irspack)",
+    "bpr": "BPR (implicit)",
+    "mult-vae": "MultVAE (Cornac)",
+}
 
 
 def write_page(record: Path, rows: list[str], models: list[str]) -> None:
     """Write the page from what has been measured."""
-    found: list[dict[str, Any]] = json.loads(record.read_text()) if record.exists() else []
+    lines = record.read_text().splitlines() if record.exists() else []
+    measured: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    found = list({(one["row"], one["model"], one["seed"]): one for one in measured}.values())
     parts = [_HEAD]
     for row in rows:
         own = [one for one in found if one["row"] == row]

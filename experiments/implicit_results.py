@@ -1,7 +1,7 @@
 """Top-n recommendation with no settings, beside tuned rivals: docs/results/implicit.md.
 
     python experiments/implicit_results.py                        # all rows, seed 0
-    python experiments/implicit_results.py --only steam --seed 0  # one row, merged into the record
+    python experiments/implicit_results.py --only steam --seed 0  # one row; the last line counts
     python experiments/implicit_results.py --report               # only the page
 
 A row is a data set, as training and test files or with 20 % of each user's interactions hidden at
@@ -33,13 +33,12 @@ from cfnade.training.implicit import implicit_plan
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train
-from cfnade_baselines.listers import make_lister
-from cfnade_baselines.listers.likes import Likes
-from cfnade_baselines.listers.list_scoring import score_lists
+from cfnade_baselines.ranking_protocol import rated_items, score_rankings
+from cfnade_baselines.registry import create_recommender
 from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
 from experiments.implicit_page import write_page
 
-RECORD = Path(__file__).resolve().parent / "results" / "implicit.json"
+RECORD = Path(__file__).resolve().parent / "results" / "implicit.jsonl"
 METRICS = ("ndcg@10", "ndcg@20", "recall@20")
 MODELS = ("popularity", "item-knn", "ease", "ials", "bpr", "mult-vae", "cfnade")
 Options = dict[str, Any]
@@ -49,29 +48,29 @@ IntArray = npt.NDArray[np.int64]
 # -- models ----------------------------------------------------------------------------------------
 
 
-def grid(name: str, likes: Likes) -> Iterator[Options]:
+def grid(name: str, likes: Any) -> Iterator[Options]:
     """Yield what is tried on validation."""
     if name == "ease":
-        yield from ({"regularisation": x} for x in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0))
+        yield from ({"regularization": x} for x in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0))
     elif name == "item-knn":
         for neighbours in (20, 50, 100, 300):
-            yield from ({"neighbours": neighbours, "shrinkage": s} for s in (0.0, 10.0, 100.0))
+            yield from ({"neighbors": neighbours, "shrinkage": s} for s in (0.0, 10.0, 100.0))
     elif name == "ials":
-        mean = likes.counts().mean()
+        mean = likes.nnz / likes.shape[0]
         for weight in (0.03, 0.1, 0.3):
             for ridge in (1.5, 3.0, 6.0, 12.0, 24.0):
                 yield {
                     "factors": 64,
                     "epochs": 10,
                     "unobserved_weight": weight,
-                    "regularisation": ridge / (weight * likes.n_items + mean),
+                    "regularization": ridge / (weight * likes.shape[1] + mean),
                 }
     elif name == "bpr":
         for rate in (0.01, 0.05):
             for ridge in (0.001, 0.01, 0.05):
                 yield {"factors": 64, "learning_rate": rate, "regularization": ridge}
     elif name == "mult-vae":
-        epochs = int(np.clip(150_000 // len(likes), 20, 150))
+        epochs = int(np.clip(150_000 // likes.shape[0], 20, 150))
         yield from ({"epochs": epochs, "divergence_weight": x} for x in (0.2, 0.5, 1.0))
     else:
         yield {}
@@ -82,11 +81,11 @@ def tuned(
 ) -> tuple[Any, Options]:
     """Return a rival with the best options on validation, fitted to all of the training part."""
     inner = hide(train, seed + 1)
-    likes, question = Likes.rated(inner.train), inner.question()
+    likes, question = rated_items(inner.train), inner.question()
 
     def value(options: Options) -> float:
         scores = fitted(name, likes, question.users, options, seed, threads)
-        return score_lists(scores, question, ks=(20,)).estimates()["ndcg@20"].mean
+        return score_rankings(scores, question, cutoffs=(20,)).estimates()["ndcg@20"].mean
 
     tried = list(grid(name, likes))
     values = [value(options) if len(tried) > 1 else 0.0 for options in tried]
@@ -95,36 +94,36 @@ def tuned(
         larger = [best | {"factors": factors} for factors in (128, 256)]
         tried, values = tried + larger, values + [value(options) for options in larger]
     options = tried[int(np.argmax(values))]
-    return fitted(name, Likes.rated(train), users, options, seed, threads), options
+    return fitted(name, rated_items(train), users, options, seed, threads), options
 
 
 def fitted(
-    name: str, likes: Likes, users: IntArray, options: Options, seed: int, threads: int
+    name: str, likes: Any, users: IntArray, options: Options, seed: int, threads: int
 ) -> Any:
     """Return the scores of a rival for these users, who are asked in this order."""
     if name == "bpr":
         return BPR(likes, users, options, seed, threads)
-    return make_lister(name, **options).fit(likes, seed=seed, threads=threads).scores
+    return create_recommender(name, **options).fit(likes, seed=seed, n_threads=threads).score
 
 
 class BPR:
     """Bayesian personalized ranking by implicit, with the factors learned for each user."""
 
     def __init__(
-        self, likes: Likes, users: IntArray, options: Options, seed: int, threads: int
+        self, likes: Any, users: IntArray, options: Options, seed: int, threads: int
     ) -> None:
         from implicit.cpu.bpr import BayesianPersonalizedRanking
 
         self._model = BayesianPersonalizedRanking(
             iterations=100, num_threads=threads, random_state=seed, **options
         )
-        self._model.fit(likes.matrix(), show_progress=False)
+        self._model.fit(likes, show_progress=False)
         self._users, self._next = users, 0
 
-    def __call__(self, given: Likes) -> Any:
+    def __call__(self, given: Any) -> Any:
         """Return the scores of the next users of the question."""
-        users = self._users[self._next : self._next + len(given)]
-        self._next += len(given)
+        users = self._users[self._next : self._next + given.shape[0]]
+        self._next += given.shape[0]
         return self._model.user_factors[users] @ self._model.item_factors.T
 
 
@@ -134,10 +133,10 @@ class Ours:
     def __init__(self, model: InteractionModel, rows: InteractionRows) -> None:
         self._model, self._rows, self._next = model, rows, 0
 
-    def __call__(self, given: Likes) -> Any:
+    def __call__(self, given: Any) -> Any:
         """Return the scores of the next users of the question."""
-        users = np.arange(self._next, self._next + len(given))
-        self._next += len(given)
+        users = np.arange(self._next, self._next + given.shape[0])
+        self._next += given.shape[0]
         return self._model.scores(self._rows.select(users))
 
 
@@ -157,7 +156,7 @@ def measure(name: str, model: str, seed: int, threads: int) -> dict[str, Any]:
     else:
         scores, facts["options"] = tuned(model, row.train, question.users, seed, threads)
     facts |= {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
-    estimates = score_lists(scores, question, ks=(10, 20)).estimates()
+    estimates = score_rankings(scores, question, cutoffs=(10, 20)).estimates()
     shape = [row.train.n_users, row.train.n_items, len(row.train)]
     found = {key: [estimates[key].mean, estimates[key].error] for key in METRICS}
     return {"row": name, "model": model, "seed": seed, "shape": shape, **found, **facts}
@@ -176,11 +175,8 @@ def main() -> None:
     for name, model, seed in [] if arguments.report else wanted:
         found = measure(name, model, seed, arguments.threads)
         print(json.dumps(found), flush=True)
-        held = json.loads(RECORD.read_text()) if RECORD.exists() else []
-        key = name, model, seed
-        held = [one for one in held if (one["row"], one["model"], one["seed"]) != key]
-        held.append(found | {"machine": machine(arguments.threads)})
-        RECORD.write_text(json.dumps(held, indent=1) + "\n")
+        with RECORD.open("a") as record:  # a line each: an interrupted run keeps what it measured
+            record.write(json.dumps(found | {"machine": machine(arguments.threads)}) + "\n")
     write_page(RECORD, rows, models)
 
 

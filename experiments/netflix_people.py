@@ -1,12 +1,12 @@
 """Netflix: the user-based model with and without a ridge part, for known and for held-out people.
 
-    python experiments/netflix_people.py ridge --threads 1
-    python experiments/netflix_people.py plain --threads 1
+    python -m experiments.netflix_people ridge --threads 1
+    python -m experiments.netflix_people plain --threads 1
 
 One training answers both: 2,000 people are taken out of the split "paper:1" whole. The others' test
 ratings say how good a model is for people whom it knows. Of those held out the first 0, 1, 5 and 20
 ratings in a random order are given, and up to 50 of the later ones asked, the same each time.
-Shrunken means answer the same questions. Records lie under results/netflix_people/.
+Shrunken means answer the same questions. Records are in results/netflix_people.jsonl.
 
 --share 0.08 trains on that share of people, holds out others and looks at no test rating: settings
 were chosen so (LOG.md). What it finds is printed, not kept.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import sys
 import time
 import tomllib
 from dataclasses import replace
@@ -26,9 +25,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-if __package__ in (None, ""):  # run as a script
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
@@ -41,10 +37,10 @@ from cfnade.training.callbacks import PrintCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.train import train
-from cfnade.utils.files import write_text
-from experiments.one import commit
+from cfnade_baselines.results_file import ResultsFile
+from experiments.fit import commit
+from experiments.runner import RESULTS
 
-RESULTS = Path(__file__).resolve().parent / "results" / "netflix_people"
 PLAN = Path(__file__).with_suffix(".toml")
 PEOPLE, LEAST, MOST_ASKED = 2_000, 30, 50
 GIVEN = (0, 1, 5, 20)
@@ -175,8 +171,7 @@ def main() -> None:
     if given.share == 1:
         record["test"] = evaluate(trained.model, parts.test).as_dict()
         record["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        write_text(RESULTS / f"{given.name}.json", json.dumps(record, indent=1) + "\n")
+        ResultsFile(RESULTS / "netflix_people.jsonl", ("name",)).add(record)
     print(json.dumps(record, indent=1))
 
 

@@ -164,7 +164,7 @@ class Replay:
         said = [self._said(at) for at in part.tolist()]
         with httpx.Client(base_url=url, timeout=60) as client:
             for one in said[: self.over_http]:
-                path = f"/people/{one.user_id}/ratings/{one.item_id}"
+                path = f"/users/{one.user_id}/ratings/{one.item_id}"
                 client.put(path, json={"rating": one.rating}).raise_for_status()
         sent = zip(said[: self.over_http], expected[: self.over_http].tolist(), strict=True)
         ours = {(one.user_id, one.item_id): e for one, e in sent if not np.isnan(e)}
@@ -196,7 +196,7 @@ def _noted(store: EventStore, cells: Collection[tuple[str, str]]) -> dict[tuple[
 def _taken_over(url: str, model: Path) -> None:
     """Wait until the service answers with the model of the folder."""
     for _ in range(600):
-        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == fingerprint(model):
+        if httpx.get(f"{url}/model").json()["fingerprint"] == fingerprint(model):
             return
         time.sleep(0.2)
     raise RuntimeError("the service did not take the new model over")

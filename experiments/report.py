@@ -1,32 +1,28 @@
-"""experiments/README.md from the JSONs under results/: python experiments/report.py
+"""Write experiments/README.md from the files under results/: python -m experiments report
 
 Every number in it was read from a record or, where it is the paper's, from an experiment file.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-if __package__ in (None, ""):  # run as a script
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from cfnade.utils.files import write_text
-from experiments import tables
-from experiments.figures import draw
+from cfnade_baselines.results_file import ResultsFile
+from experiments import curves, tables, time_to_accuracy
 from experiments.plan import Plan, read_plan
-from experiments.records import Record, read_records
+from experiments.tables import Records, read_records
 
 FOLDER = Path(__file__).resolve().parent
-Section = Callable[[Plan, dict[str, list[Record]]], str]
+Section = Callable[[Plan, Records], str]
 
 SECTIONS: dict[str, Section] = {
     "table1_ml1m": tables.compared,
     "table2_ml10m": tables.compared,
     "table3_netflix": tables.compared,
-    "figure1_ordinal": tables.curve,
-    "figure2_hidden": tables.curve,
+    "figure1_ordinal": curves.curve,
+    "figure2_hidden": curves.curve,
     "ablations": tables.differences,
     "ml100k": tables.compared,
     "joint_ml1m": tables.ensembles,
@@ -41,7 +37,7 @@ SHORT = ("table1_ml1m", "table3_netflix", "ml100k", "ablations")
 
 HEAD = """# The paper's tables and figures, run again
 
-Made by `python experiments/report.py` from the records under `results/`; nothing here is typed.
+Made by `python -m experiments report` from the records under `results/`; nothing here is typed.
 Each section names the command that runs it. `docs/reproduction.md` says what the protocol is and
 where it differs from the paper's text and code; `LOG.md` is the diary, failures included.
 
@@ -58,18 +54,18 @@ def report(results: Path, plans: Path) -> str:
     parts = [HEAD]
     for name, section in SECTIONS.items():
         plan = read_plan(plans / f"{name}.toml")
-        records = read_records(results / name)
+        records = read_records(results / f"{name}.jsonl")
         if not records:  # on other data: what it cost is shown, never what it scored
-            records, section = read_records(results / f"{name}-other-data"), tables.costs_only
+            records, section = read_records(results / f"{name}-other-data.jsonl"), tables.costs_only
         if records:
-            parts.append(
-                f"## {plan.title}\n\n`python experiments/run.py experiments/{name}.toml`\n\n"
-            )
+            parts.append(f"## {plan.title}\n\n`python -m experiments {name}`\n\n")
             parts.append(section(plan, records) + "\n")
-            if section is tables.curve:
-                draw(plan, records, results / f"{name}.svg")
+            if section is curves.curve:
+                curves.draw(plan, records, results / f"{name}.svg")
                 parts.append(f"![{plan.title}](results/{name}.svg)\n\n")
-    parts.append(tables.table4(results / "table4_cost"))
+    parts.append(tables.cost_table(results / "table4_cost.jsonl"))
+    for record in ResultsFile(results / "time_to_accuracy.jsonl", ("name",)).records():
+        parts.append("\n" + time_to_accuracy.markdown(record))
     return "".join(parts)
 
 
@@ -79,22 +75,21 @@ def guide(text: str, results: Path, plans: Path) -> str:
     after = rest.split(END)[1]
     parts = [f"### At a glance\n\n{tables.glance(_papers_tables(results, plans))}\n"]
     for name in SHORT:
-        plan, records = read_plan(plans / f"{name}.toml"), read_records(results / name)
+        plan, records = read_plan(plans / f"{name}.toml"), read_records(results / f"{name}.jsonl")
         if records:
             section = tables.differences if name == "ablations" else tables.short
             parts.append(f"### {plan.title}\n\n{section(plan, records)}\n")
     return f"{before}{BEGIN}\n{''.join(parts)}{END}{after}"
 
 
-def _papers_tables(results: Path, plans: Path) -> list[tuple[Plan, tables.Records]]:
-    return [(read_plan(plans / f"{name}.toml"), read_records(results / name)) for name in PAPERS]
+def _papers_tables(results: Path, plans: Path) -> list[tuple[Plan, Records]]:
+    return [
+        (read_plan(plans / f"{name}.toml"), read_records(results / f"{name}.jsonl"))
+        for name in PAPERS
+    ]
 
 
 def write() -> None:
     """Make README.md and the guide's tables anew."""
     write_text(FOLDER / "README.md", report(FOLDER / "results", FOLDER))
     write_text(GUIDE, guide(GUIDE.read_text(encoding="utf-8"), FOLDER / "results", FOLDER))
-
-
-if __name__ == "__main__":
-    write()

@@ -1,4 +1,4 @@
-"""Table 4, what an epoch and a test pass cost: python experiments/table4_cost.py
+"""Table 4, the cost of an epoch and of a test pass: python -m experiments.table4_cost
 
 MovieLens 1M is the real one; MovieLens 10M has its shape alone; Netflix is left out if it is not
 found. Run it on a quiet machine: the fastest of three epochs counts, as the paper timed a machine
@@ -8,19 +8,14 @@ that did nothing else.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-if __package__ in (None, ""):  # run as a script
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cfnade.components.new_member import new_member
 from cfnade.components.optimizers import member_network
@@ -32,9 +27,10 @@ from cfnade.exceptions import CfnadeError
 from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.inference.scorer import Scorer
 from cfnade.training.steps import make_stepper
-from cfnade.utils.files import write_text
-from experiments.one import commit
-from experiments.run import RESULTS
+from cfnade_baselines.results_file import ResultsFile
+from experiments import report
+from experiments.fit import commit
+from experiments.runner import RESULTS
 
 # data, side, J, the paper's parameters in millions, seconds of an epoch, of a test pass
 PAPER: list[tuple[str, str, int | None, list[tuple[float, float, float]]]] = [
@@ -93,6 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the cost of an epoch and a test pass.")
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
+    file = ResultsFile(RESULTS / "table4_cost.jsonl", ("name",))
     for name, side, factors, published in PAPER:
         try:
             parts, kind = parts_of(name)
@@ -105,9 +102,9 @@ def main() -> int:
             found |= {"factors": factors, "threads": given.threads, "commit": commit()}
             found["load"] = round(os.getloadavg()[0], 2)
             found["paper"] = dict(zip(("parameters_m", "epoch", "test"), paper, strict=True))
-            path = RESULTS / "table4_cost" / f"{name}-{layers}.json"
-            write_text(path, json.dumps(found, indent=1) + "\n")
+            file.add({"name": f"{name}-{layers}"} | found)
             print(name, layers, found["epoch_seconds"], found["test_seconds"], flush=True)
+    report.write()
     return 0
 
 

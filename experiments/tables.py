@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from experiments.figures import axis_of, common_splits, curves
+from cfnade_baselines.results_file import Record, ResultsFile
 from experiments.plan import Entry, Plan
-from experiments.records import Record, markdown, spread, test_rmse, valid_rmse
 
 Records = dict[str, list[Record]]
 PAPERS_SETTINGS = "paper's settings"
@@ -17,11 +16,58 @@ CODES_SPLITS = "authors-code:"
 """How entries with the settings of the paper's text say so."""
 
 
+def read_records(path: Path) -> Records:
+    """Return the records of a table by the name of their entry, each list by split and seed."""
+    found: Records = {}
+    for record in ResultsFile(path).records():
+        found.setdefault(record["name"], []).append(record)
+    return found
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean of some numbers, their standard deviation, and their count."""
+
+    mean: float
+    deviation: float | None
+    n: int
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.4f}"
+        return f"{self.mean:.4f}{spread}"
+
+
+def spread(records: list[Record], value: Callable[[Record], float]) -> Spread:
+    """Return mean and deviation over records; a single one has no deviation."""
+    numbers = [value(record) for record in records]
+    deviation = stdev(numbers) if len(numbers) > 1 else None
+    return Spread(fmean(numbers), deviation, len(numbers))
+
+
+def test_rmse(record: Record) -> float:
+    return float(record["test"]["rmse"])
+
+
+def valid_rmse(record: Record) -> float:
+    return float(record["valid"]["rmse"])
+
+
+def markdown_table(head: list[str], lines: list[list[str]]) -> str:
+    """Return a table in Markdown."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+# -- tables of plans -------------------------------------------------------------------------------
+
+
 def compared(plan: Plan, records: Records) -> str:
     """A line an entry: ours beside the paper's."""
     head = ["model", "settings", "test RMSE", "paper", "ours − paper", "validation"]
     head += ["splits", "epochs", "seconds", "threads", "peak memory", "commit"]
-    return markdown(head, [_line(e, records[e.name]) for e in plan.entries if e.name in records])
+    return markdown_table(
+        head, [_line(e, records[e.name]) for e in plan.entries if e.name in records]
+    )
 
 
 def _line(entry: Entry, records: list[Record]) -> list[str]:
@@ -61,7 +107,7 @@ def glance(found: list[tuple[Plan, Records]]) -> str:
             judged = [_judged(some, records, paper) for some in (*sorts, code)]
             lines.append([plan.title, label, f"{paper:.3f}", *judged])
     head = ["table", "model", "paper", "with its settings", "with ours", "its code's validation"]
-    return markdown(head, lines)
+    return markdown_table(head, lines)
 
 
 def _judged(entries: list[Entry], records: Records, paper: float) -> str:
@@ -86,7 +132,9 @@ def short(plan: Plan, records: Records) -> str:
         if entry.name in records:
             line = _line(entry, records[entry.name])
             lines.append([line[0], entry.facts.get("row", ""), *line[2:5], line[6]])
-    return markdown(["model", "settings", "test RMSE", "paper", "ours − paper", "splits"], lines)
+    return markdown_table(
+        ["model", "settings", "test RMSE", "paper", "ours − paper", "splits"], lines
+    )
 
 
 def ensembles(plan: Plan, records: Records) -> str:
@@ -105,7 +153,7 @@ def ensembles(plan: Plan, records: Records) -> str:
             seconds = _range([round(run["seconds"] / count) for run in runs])
             lines.append([entry.label, *scores, str(len(runs)), *likelihood, seconds])
     head = ["model", "test RMSE of one", "seeds", "test RMSE averaged", "splits"]
-    return markdown([*head, "NLL before", "and after calibration", "seconds a model"], lines)
+    return markdown_table([*head, "NLL before", "and after calibration", "seconds a model"], lines)
 
 
 def _mean(runs: list[Record], name: str) -> str:
@@ -121,18 +169,6 @@ def _chosen(entry: Entry, record: Record) -> str:
 
 def _range(numbers: list[int]) -> str:
     return f"{min(numbers)}–{max(numbers)}" if min(numbers) < max(numbers) else str(numbers[0])
-
-
-def curve(plan: Plan, records: Records) -> str:
-    """A line for each x, a column for each label."""
-    found = {label: dict(points) for label, points in curves(plan, records).items()}
-    xs = sorted({x for points in found.values() for x in points})
-    lines = [
-        [f"{x:g}", *(f"{points[x]:.4f}" if x in points else "–" for points in found.values())]
-        for x in xs
-    ]
-    splits = ", ".join(common_splits(records))
-    return markdown([axis_of(plan), *found], lines) + f"\nMeans over {splits}.\n"
 
 
 def differences(plan: Plan, records: Records) -> str:
@@ -151,7 +187,7 @@ def differences(plan: Plan, records: Records) -> str:
         epochs = _range([run["best_epoch"] for run in runs])
         lines.append([*line, _mean(runs, "nll_raw"), epochs, str(len(runs))])
     head = ["change", "validation", "against the first", "test", "against the first"]
-    return markdown([*head, "NLL before calibration", "best epoch", "splits"], lines)
+    return markdown_table([*head, "NLL before calibration", "best epoch", "splits"], lines)
 
 
 def _gain(runs: list[Record], beside: list[Record], value: Callable[[Record], float]) -> str:
@@ -179,14 +215,14 @@ def costs_only(plan: Plan, records: Records) -> str:
         f"The file of {plan.data} was not at hand, so the column of its RMSE stays empty; the "
         "command above fills it wherever the file is found (docs/data.md). The recipe was run from "
         "file to score on made-up ratings in the same format and of the same size "
-        "(`python experiments/shape_ml10m.py FOLDER`, then the command with `--data FOLDER`); "
+        "(`python -m experiments.shape_ml10m FOLDER`, then the command with `--data FOLDER`); "
         "their RMSE says nothing about the real ones and is not shown.\n\n"
-    ) + markdown([*head, "peak memory"], lines)
+    ) + markdown_table([*head, "peak memory"], lines)
 
 
-def table4(folder: Path) -> str:
-    """Table 4 from the records of table4_cost.py, if it has been run."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+def cost_table(path: Path) -> str:
+    """Return Table 4 from the records of table4_cost.py, if there are any."""
+    found = ResultsFile(path, ("name",)).records()
     if not found:
         return ""
     lines = []
@@ -207,8 +243,8 @@ def table4(folder: Path) -> str:
     head = ["model", "ratings", "parameters", "paper's", "s / epoch", "paper's", "ratio"]
     head += ["s / test pass", "paper's", "ratio", "peak memory"]
     return (
-        "## Table 4: cost\n\n`python experiments/table4_cost.py`\n\n"
-        + markdown(head, lines)
+        "## Table 4: cost\n\n`python -m experiments.table4_cost`\n\n"
+        + markdown_table(head, lines)
         + f"\nOurs on {found[0]['threads']} CPU threads, the paper's on a Titan X; load average "
         f"{min(r['load'] for r in found):.1f} to {max(r['load'] for r in found):.1f}, of which "
         f"{found[0]['threads']} are ours.\n"

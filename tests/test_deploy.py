@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.cli import main
-from cfnade.server.run import ServerSettings
+from cfnade.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[1]
 UNIT = (ROOT / "deploy" / "cfnade.service").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def test_the_unit_starts_what_the_command_line_understands(
     program, *command = shlex.split(start.replace("%S", "/var/lib"))
     assert program == "/opt/cfnade/bin/cfnade"
     settings = served(monkeypatch, command)
-    assert settings.folder == Path("/var/lib/cfnade/model")
+    assert settings.model_dir == Path("/var/lib/cfnade/model")
     assert settings.host == "127.0.0.1"
     assert said_by("ExecReload") == ["/bin/kill -HUP $MAINPID"]
     assert "MemoryDenyWriteExecute=yes" not in UNIT  # kernels are compiled into memory
@@ -84,7 +84,7 @@ def test_the_container_starts_what_the_command_line_understands(
     entry, command = json.loads(last("ENTRYPOINT")), json.loads(last("CMD"))
     assert entry[0] == "cfnade"
     settings = served(monkeypatch, [*entry[1:], *command])
-    assert settings.folder == Path("/model")
+    assert settings.model_dir == Path("/model")
     assert settings.host == "0.0.0.0"  # of the container; the port is opened by who runs it
     assert last("EXPOSE") == str(settings.port)
     assert f"127.0.0.1:{settings.port}/health" in last("HEALTHCHECK")

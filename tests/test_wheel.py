@@ -28,7 +28,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "cfnade/py.typed" in names
     assert "cfnade/recipes/default.toml" in names
-    assert "cfnade_baselines/presets/means.toml" in names
+    assert "cfnade_baselines/presets/rating.toml" in names
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     python = tmp_path / "env" / "bin" / "python"
     constraints = ROOT / "constraints.txt"

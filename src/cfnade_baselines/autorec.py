@@ -1,49 +1,123 @@
-"""AutoRec (Sedhain, Menon, Sanner and Xie 2015): an autoencoder of rows with holes.
+"""AutoRec (Sedhain, Menon, Sanner and Xie 2015): an autoencoder of incomplete rows.
 
-A row's ratings r are read and written through one hidden layer,
+A row's ratings r are reconstructed through one hidden layer,
 
     r̂_m = b_m + W_m · h,   h = σ(μ + Σ_n r_n V_n)   over the columns n that the row has rated,
 
-fitted by Adam to Σ (r̂_m − r_m)² over all training ratings + λ/2 (‖W‖² + ‖V‖²). Rows are users, or
-items (`side`). Only rated cells are ever visited.
+fitted by Adam to Σ (r̂_m − r_m)² over all training ratings + λ/2 (‖W‖² + ‖V‖²). Rows are users or
+items (`side`). Only rated pairs are visited.
 
-Rows and columns without training ratings (and -1): the mean of the other one's ratings, a little
-shrunk, or of all ratings if neither is known.
+Rows and columns without training ratings (and -1) get the smoothed mean of the other one's ratings,
+or of all ratings if neither has any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import run_parallel, thread_count
-from cfnade_baselines import autorec_kernels as kernels
+from cfnade.utils.validation import options
 from cfnade_baselines.base import (
     Count,
-    Fitted,
     FloatArray,
     IntArray,
-    NotNegative,
+    NonNegative,
     Positive,
-    Rival,
+    RatingPredictor,
 )
-from cfnade_baselines.choosing import LOOK, best_by_validation
-from cfnade_baselines.level_frequencies import Seen
+from cfnade_baselines.level_frequencies import LevelFrequencies
 from cfnade_baselines.row_batches import (
     Floats,
     Range,
     RatedColumns,
-    by_column,
     equal_ranges,
     equal_work,
+    gather_ratings,
     n_batches,
-    shuffled,
+    shuffled_batches,
 )
+from cfnade_baselines.selection import EVALUATE_EVERY, select_by_validation
+
+_FAST = {"reassoc", "contract", "nsz"}  # vectorizes sums; infinities stay infinities
+_ONE, _TWO = np.float32(1), np.float32(2)
+_EPSILON = np.float32(1e-8)
+
+
+@options(ModelError)
+class AutoRec(RatingPredictor):
+    """One hidden layer that encodes a row's ratings and reconstructs them."""
+
+    name: ClassVar[str] = "autorec"
+
+    side: Axis = "item"
+    """What a row is: user or item."""
+    hidden: Count = 500
+    """Hidden units."""
+    regularization: NonNegative = 200.0
+    """λ, the weight of the squared weights against the squared errors of all ratings."""
+    epochs: Count = 30
+    """Passes over all rows."""
+    batch_rows: Count = 256
+    """Rows per step."""
+    learning_rate: Positive = 0.003
+    """Initial step size; it decays linearly to zero."""
+    center: bool = False
+    """Subtract the mean of all ratings from the input."""
+
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
+        """Train for all epochs and keep the weights that are best on `valid`."""
+        rows, count = train.rows(self.side), thread_count(n_threads)
+        ratings = gather_ratings(rows, np.arange(len(rows)), train.scale.array())
+        mean = float(train.values.mean())
+        frequencies = LevelFrequencies.count(train, self.side)
+        shift = mean if self.center else 0.0
+
+        def states() -> Iterator[dict[str, Any]]:
+            for net in self._train(rows, frequencies.level_values, mean, seed, count):
+                states = hidden_states(net, ratings, count, shift)
+                yield {"net_": net.copy(), "states_": states, "frequencies_": frequencies}
+
+        remedy = f"lower learning_rate (={self.learning_rate})"
+        select_by_validation(self, states(), valid, remedy=remedy)
+
+    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """Return r̂ of the row given its training ratings, clipped to the scale. (n,)."""
+        frequencies: LevelFrequencies = self.frequencies_
+        rows, columns = frequencies.rows_and_columns(users, items)
+        values = frequencies.level_values
+        out: FloatArray = frequencies.frequencies(rows, columns) @ values  # (n,)
+        is_rated = frequencies.is_rated(rows, columns)
+        outputs = np.empty(np.count_nonzero(is_rated), np.float32)
+        net = self.net_
+        _outputs(rows[is_rated], columns[is_rated], net.W, net.b, self.states_, outputs)
+        out[is_rated] = outputs
+        return np.clip(out, values[0], values[-1])
+
+    def _train(
+        self, rows: CsrRows, level_values: FloatArray, mean: float, seed: int, n_threads: int
+    ) -> Iterator[AutoRecNet]:
+        """Yield the net, which later steps change in place, at each evaluation."""
+        rng = np.random.default_rng(seed)
+        net, shift = _initial_net(rows, mean, self.hidden, rng), mean if self.center else 0.0
+        grad, *moments = (AutoRecNet(*map(np.zeros_like, net)) for _ in range(3))
+        batches, step = n_batches(rows, self.batch_rows), 0
+        for epoch in range(1, self.epochs + 1):
+            for index in shuffled_batches(rows, self.batch_rows, rng):
+                ratings = gather_ratings(rows, index, level_values)
+                gradients(net, ratings, n_threads, shift, out=grad)
+                rate = self.learning_rate * (1 - step / (self.epochs * batches))
+                step += 1
+                decay = self.regularization / batches
+                _adam_step(net, grad, moments, decay, rate, step, n_threads)
+            if epoch % EVALUATE_EVERY == 0 or epoch == self.epochs:
+                yield net
 
 
 class AutoRecNet(NamedTuple):
@@ -55,146 +129,184 @@ class AutoRecNet(NamedTuple):
     b: Floats  # (M,)
 
     def copy(self) -> AutoRecNet:
-        """The same numbers, which no step moves any more."""
+        """Return a copy that later steps do not change."""
         return AutoRecNet(*(array.copy() for array in self))
 
 
-def states(net: AutoRecNet, ratings: RatedColumns, threads: int, shift: float = 0.0) -> Floats:
-    """h of every row; its inputs are the ratings less `shift`. Returns (B, H)."""
+def _initial_net(rows: CsrRows, mean: float, hidden: int, rng: np.random.Generator) -> AutoRecNet:
+    """Return Glorot weights; outputs start near the mean rating."""
+    M = rows.n_columns
+    bound = np.sqrt(6 / (M + hidden))
+    V, W = rng.uniform(-bound, bound, (2, M, hidden)).astype(np.float32)
+    return AutoRecNet(V, np.zeros(hidden, np.float32), W, np.full(M, mean, np.float32))
+
+
+def hidden_states(
+    net: AutoRecNet, ratings: RatedColumns, n_threads: int, shift: float = 0.0
+) -> Floats:
+    """Return h of every row; inputs are the ratings minus `shift`. (B, H)."""
     inputs = ratings.values - np.float32(shift)
-    ranges = _columns(ratings, threads)
+    ranges = _column_ranges(ratings, n_threads)
     sums = np.empty((len(ranges), ratings.size, len(net.mu)), np.float32)
-    rest = (ratings.starts, ratings.rows, inputs, net.V)
-    run_parallel(kernels.add_inputs, [(*part, *rest, sums[t]) for t, part in enumerate(ranges)])
+    arrays = (ratings.starts, ratings.rows, inputs, net.V)
+    run_parallel(_add_inputs, [(*span, *arrays, sums[t]) for t, span in enumerate(ranges)])
     h = np.empty(sums.shape[1:], np.float32)
-    run_parallel(
-        kernels.squash, [(*part, sums, net.mu, h) for part in equal_ranges(len(h), threads)]
-    )
+    spans = equal_ranges(len(h), n_threads)
+    run_parallel(_activate, [(*span, sums, net.mu, h) for span in spans])
     return h
 
 
 def gradients(
-    net: AutoRecNet, ratings: RatedColumns, threads: int, shift: float = 0.0, *, out: AutoRecNet
+    net: AutoRecNet, ratings: RatedColumns, n_threads: int, shift: float = 0.0, *, out: AutoRecNet
 ) -> float:
-    """Σ (r̂ − r)² of these rows; `out` gets its gradients."""
-    h = states(net, ratings, threads, shift)
-    ranges, cells = _columns(ratings, threads), (ratings.starts, ratings.rows)
+    """Return Σ (r̂ − r)² of these rows; write its gradients to `out`."""
+    h = hidden_states(net, ratings, n_threads, shift)
+    ranges, pairs = _column_ranges(ratings, n_threads), (ratings.starts, ratings.rows)
     d_h = np.empty((len(ranges), *h.shape), np.float32)
-    rest = (*cells, ratings.values, net.W, net.b, h, out.W, out.b)
+    arrays = (*pairs, ratings.values, net.W, net.b, h, out.W, out.b)
     costs = run_parallel(
-        kernels.output_gradients, [(*part, *rest, d_h[t]) for t, part in enumerate(ranges)]
+        _output_gradients, [(*span, *arrays, d_h[t]) for t, span in enumerate(ranges)]
     )
     d_sums = np.empty_like(h)
-    run_parallel(
-        kernels.unsquash, [(*part, d_h, h, d_sums) for part in equal_ranges(len(h), threads)]
-    )
+    spans = equal_ranges(len(h), n_threads)
+    run_parallel(_activation_gradients, [(*span, d_h, h, d_sums) for span in spans])
     inputs = ratings.values - np.float32(shift)
-    run_parallel(
-        kernels.input_gradients, [(*part, *cells, inputs, d_sums, out.V) for part in ranges]
-    )
+    run_parallel(_input_gradients, [(*span, *pairs, inputs, d_sums, out.V) for span in ranges])
     out.mu[:] = d_sums.sum(0)
     return float(sum(costs))
 
 
-def _columns(ratings: RatedColumns, threads: int) -> list[Range]:
-    return equal_work(ratings.starts, threads, each=4.0)
-
-
-@dataclass(frozen=True)
-class FittedAutoRec(Fitted):
-    """The net and what it makes of every row's training ratings."""
-
-    net: AutoRecNet
-    states: Floats  # (N, H)
-    seen: Seen
-
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """r̂ of the row given its training ratings, clipped to the scale. Returns (n,)."""
-        rows, columns = self.seen.cells(users, items)
-        scale = self.seen.stars
-        out: FloatArray = self.seen.frequencies(rows, columns) @ scale  # (n,)
-        both = self.seen.both(rows, columns)
-        stars = np.empty(np.count_nonzero(both), np.float32)
-        kernels.outputs(rows[both], columns[both], self.net.W, self.net.b, self.states, stars)
-        out[both] = stars
-        return np.clip(out, scale[0], scale[-1])
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutoRec(Rival[FittedAutoRec]):
-    """One hidden layer that reads a row's ratings and writes them all."""
-
-    name: ClassVar[str] = "autorec"
-
-    side: Axis = "item"
-    """Whose ratings are a row: user or item."""
-    hidden: Count = 500
-    """Hidden units."""
-    regularisation: NotNegative = 200.0
-    """λ, the weight of the squared weights against the squared errors of all ratings."""
-    epochs: Count = 30
-    """Passes over all rows."""
-    batch_rows: Count = 256
-    """Rows in a step."""
-    learning_rate: Positive = 0.003
-    """The first step size; it falls linearly to zero."""
-    centre: bool = False
-    """Read ratings less the mean of all, in place of ratings as they are."""
-
-    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedAutoRec:
-        """Train for all epochs, keep the weights that predict `valid` best."""
-        rows, count = train.rows(self.side), thread_count(threads)
-        everything = by_column(rows, np.arange(len(rows)), train.scale.array())
-        mean, seen = float(train.values.mean()), Seen.of(train, self.side)
-        shift = mean if self.centre else 0.0
-
-        def fits() -> Iterator[FittedAutoRec]:
-            for net in self._train(rows, seen.stars, mean, seed, count):
-                yield FittedAutoRec(net.copy(), states(net, everything, count, shift), seen)
-
-        return best_by_validation(
-            fits(), valid, cure=f"lower learning_rate (={self.learning_rate})"
-        )
-
-    def _train(
-        self, rows: CsrRows, stars: FloatArray, mean: float, seed: int, threads: int
-    ) -> Iterator[AutoRecNet]:
-        """The net, moved in place, after every few epochs and after the last."""
-        random = np.random.default_rng(seed)
-        net, shift = _first_net(rows, mean, self.hidden, random), mean if self.centre else 0.0
-        slopes, *moments = (AutoRecNet(*map(np.zeros_like, net)) for _ in range(3))
-        batches, step = n_batches(rows, self.batch_rows), 0
-        for epoch in range(1, self.epochs + 1):
-            for which in shuffled(rows, self.batch_rows, random):
-                gradients(net, by_column(rows, which, stars), threads, shift, out=slopes)
-                rate = self.learning_rate * (1 - step / (self.epochs * batches))
-                step += 1
-                decay = self.regularisation / batches  # a batch's share
-                _adam_step(net, slopes, moments, decay, rate, step, threads)
-            if epoch % LOOK == 0 or epoch == self.epochs:
-                yield net
+def _column_ranges(ratings: RatedColumns, n_threads: int) -> list[Range]:
+    return equal_work(ratings.starts, n_threads, row_cost=4.0)
 
 
 def _adam_step(
     net: AutoRecNet,
-    slopes: AutoRecNet,
+    grad: AutoRecNet,
     moments: list[AutoRecNet],
     decay: float,
     rate: float,
     step: int,
-    threads: int,
+    n_threads: int,
 ) -> None:
-    """Move the net in place; weights decay and biases do not."""
-    scales = np.array([1 / (1 - 0.9**step), 1 / (1 - 0.999**step)], np.float32)
-    for name, *arrays in zip(net._fields, net, slopes, *moments, strict=True):
+    """Update the net in place; weights decay and biases do not."""
+    corrections = np.array([1 / (1 - 0.9**step), 1 / (1 - 0.999**step)], np.float32)
+    for name, *arrays in zip(net._fields, net, grad, *moments, strict=True):
         flat = [array.reshape(-1) for array in arrays]
-        rest = (*flat, np.float32(decay if name in "VW" else 0), np.float32(rate), scales)
-        run_parallel(kernels.adam, [(*part, *rest) for part in equal_ranges(len(flat[0]), threads)])
+        scalars = np.float32(decay if name in "VW" else 0), np.float32(rate), corrections
+        spans = equal_ranges(len(flat[0]), n_threads)
+        run_parallel(_adam, [(*span, *flat, *scalars) for span in spans])
 
 
-def _first_net(rows: CsrRows, mean: float, hidden: int, random: np.random.Generator) -> AutoRecNet:
-    """Weights of the usual width for such layers; outputs start near the mean rating."""
-    M = rows.n_columns
-    width = np.sqrt(6 / (M + hidden))
-    V, W = random.uniform(-width, width, (2, M, hidden)).astype(np.float32)
-    return AutoRecNet(V, np.zeros(hidden, np.float32), W, np.full(M, mean, np.float32))
+# -- compiled loops over columns or rows [lo, hi) -------------------------------------------------
+#
+# Threads take disjoint ranges of columns, so that each table row has one writer. Sums over a row's
+# ratings go to a buffer per thread; the buffers are added in a fixed order.
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _add_inputs(lo: int, hi: int, starts: Any, rows: Any, inputs: Any, V: Any, sums: Any) -> None:
+    """Fill sums (B, H) with Σ input · V[column] over the row's ratings in these columns."""
+    sums[:] = 0
+    for c in range(lo, hi):
+        vector = V[c]
+        for p in range(starts[c], starts[c + 1]):
+            out, x = sums[rows[p]], inputs[p]
+            for i in range(len(vector)):
+                out[i] += x * vector[i]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _activate(lo: int, hi: int, sums: Any, mu: Any, h: Any) -> None:
+    """Fill h (B, H) with σ(the threads' sums (T, B, H) + mu)."""
+    for row in range(lo, hi):
+        for i in range(len(mu)):
+            z = mu[i]
+            for t in range(len(sums)):
+                z += sums[t, row, i]
+            h[row, i] = _ONE / (_ONE + np.exp(-z))
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _output_gradients(
+    lo: int,
+    hi: int,
+    starts: Any,
+    rows: Any,
+    targets: Any,
+    W: Any,
+    b: Any,
+    h: Any,
+    d_W: Any,
+    d_b: Any,
+    d_h: Any,
+) -> float:
+    """Return Σ (b + W·h − target)² over these columns; write its gradients. d_h is per thread."""
+    d_h[:] = 0
+    cost = 0.0
+    for c in range(lo, hi):
+        weights, d_weights = W[c], d_W[c]
+        d_weights[:] = 0
+        slopes = np.float32(0)
+        for p in range(starts[c], starts[c + 1]):
+            state, d_state = h[rows[p]], d_h[rows[p]]
+            error = b[c] - targets[p]
+            for i in range(len(weights)):
+                error += weights[i] * state[i]
+            cost += error * error
+            slope = _TWO * error
+            slopes += slope
+            for i in range(len(weights)):
+                d_weights[i] += slope * state[i]
+                d_state[i] += slope * weights[i]
+        d_b[c] = slopes
+    return cost
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _activation_gradients(lo: int, hi: int, d_h: Any, h: Any, d_sums: Any) -> None:
+    """Fill d_sums (B, H) from the threads' d_h (T, B, H)."""
+    for row in range(lo, hi):
+        for i in range(h.shape[1]):
+            slope = np.float32(0)
+            for t in range(len(d_h)):
+                slope += d_h[t, row, i]
+            d_sums[row, i] = slope * h[row, i] * (_ONE - h[row, i])
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _input_gradients(
+    lo: int, hi: int, starts: Any, rows: Any, inputs: Any, d_sums: Any, d_V: Any
+) -> None:
+    """Fill d_V (M, H) with Σ input · d_sums[row] over the columns' ratings."""
+    for c in range(lo, hi):
+        d_vector = d_V[c]
+        d_vector[:] = 0
+        for p in range(starts[c], starts[c + 1]):
+            slope, x = d_sums[rows[p]], inputs[p]
+            for i in range(len(d_vector)):
+                d_vector[i] += x * slope[i]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _adam(
+    lo: int, hi: int, w: Any, grad: Any, m: Any, v: Any, l2: Any, rate: Any, corrections: Any
+) -> None:
+    """Step of Adam (0.9, 0.999) on the gradient + l2·w; `corrections` are those of the moments."""
+    beta_1, beta_2 = np.float32(0.9), np.float32(0.999)
+    for i in range(lo, hi):
+        slope = grad[i] + l2 * w[i]
+        m[i] = beta_1 * m[i] + (_ONE - beta_1) * slope
+        v[i] = beta_2 * v[i] + (_ONE - beta_2) * slope * slope
+        w[i] -= rate * corrections[0] * m[i] / (np.sqrt(corrections[1] * v[i]) + _EPSILON)
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _outputs(rows: Any, columns: Any, W: Any, b: Any, h: Any, out: Any) -> None:
+    """Fill out (n,) with b + W·h of the given pairs."""
+    for p in range(len(rows)):
+        weights, state = W[columns[p]], h[rows[p]]
+        y = b[columns[p]]
+        for i in range(len(weights)):
+            y += weights[i] * state[i]
+        out[p] = y

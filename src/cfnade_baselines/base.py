@@ -1,14 +1,20 @@
-"""What every model of the comparison can do, whoever wrote it.
+"""Interfaces of the baselines, checks of their arguments, and imports of optional libraries.
 
-Users and items are indices as in `Ratings.users` and `Ratings.items`; -1 stands for somebody or
-something that the data does not have. tests/baselines/test_contract.py holds all models to this,
-with small options and changed values from tests/baselines/cases/<name>.toml.
+Users and items are indices into the tables of the data; -1 is a user or an item that the data does
+not have. tests/baselines/test_rating_contract.py and test_ranking_contract.py hold every model to
+these interfaces, with the options of tests/baselines/cases/.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module, metadata, util
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,75 +24,123 @@ from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
 from cfnade.utils.validation import options
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
+Scores = npt.NDArray[np.float32]
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
-NotNegative = Annotated[float, Ge(0)]
-"""Options that most models have some of."""
+NonNegative = Annotated[float, Ge(0)]
+"""Types of options that several models share."""
 
 
-class Fitted(ABC):
-    """A model that has learnt."""
+class MissingDependencyError(ModelError):
+    """A library that a model needs is not installed; the message has the install command."""
+
+
+class NotFittedError(ModelError, AttributeError):
+    """A model was used before `fit`."""
+
+
+@options(ModelError)
+class Baseline(ABC):
+    """A model described by its options; what `fit` learns has names that end in an underscore."""
+
+    name: ClassVar[str]
+    """Name in the registry."""
+    library: ClassVar[str | None] = None
+    """Distribution that fits the model, such as "cornac"; None for own code."""
+
+    def _set(self, **learned: Any) -> Self:
+        """Set learned attributes; the options stay frozen."""
+        vars(self).update(learned)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not name.endswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise NotFittedError(f"{self.name} is not fitted; call fit first")
+
+
+class RatingPredictor(Baseline):
+    """Predicts ratings."""
+
+    def fit(
+        self, train: Dataset, valid: Dataset, *, seed: int = 0, n_threads: int | None = None
+    ) -> Self:
+        """Learn from `train`.
+
+        Args:
+            train: Ratings to learn from; at least one.
+            valid: Ratings that choose the epoch, for models with early stopping. May be empty.
+            seed: The same seed and number of threads give the same bits.
+            n_threads: Number of threads; None means all cores.
+        """
+        if len(train) == 0:
+            raise ModelError("there are no ratings to learn from; give at least one")
+        self._fit(train, valid, seed, n_threads)
+        return self
+
+    @abstractmethod
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
+        """Learn from at least one rating."""
 
     @abstractmethod
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Expected ratings in stars, inside the scale. Returns (n,).
+        """Return expected ratings within the scale, (n,).
 
-        -1, and whoever has no training rating, get the model's documented fallback: always finite.
+        Unknown users and items, and those without training ratings, get the fallback that the
+        module documents. Predictions are always finite.
         """
 
-    def probabilities(self, users: IntArray, items: IntArray) -> FloatArray | None:
-        """The chance of every level, (n, K); None, as here, if the model has no distribution."""
+    def predict_proba(self, users: IntArray, items: IntArray) -> FloatArray | None:
+        """Return the probability of every level, (n, K); None for models without a distribution."""
         del users, items
         return None
 
 
-F = TypeVar("F", bound=Fitted, covariant=True)
+class Recommender(Baseline):
+    """Scores items for users that are given by the items they interacted with."""
 
+    def fit(self, interactions: csr_matrix, *, seed: int = 0, n_threads: int | None = None) -> Self:
+        """Learn from a matrix of ones, users × items.
 
-@options(ModelError)
-class Rival(ABC, Generic[F]):
-    """A model by its options: a frozen dataclass, such as AutoRec(side="item"), that checks them.
-
-    It stays as it is: what a fit has learnt is a thing of its own.
-    """
-
-    name: ClassVar[str]
-    """As in the registry."""
-
-    def fit(
-        self, train: Dataset, valid: Dataset, *, seed: int = 0, threads: int | None = None
-    ) -> F:
-        """Learn from `train`; `valid` (it may be empty) only says when to stop, or what to keep.
-
-        The same seed and threads give the same bits. Without `threads` all cores are used.
+        Args:
+            interactions: Every user and every item has at least one interaction.
+            seed: The same seed and one thread give the same bits.
+            n_threads: Number of threads; None means all cores.
         """
-        if len(train) == 0:
-            raise ModelError("there are no ratings to learn from; give at least one")
-        return self._fit(train, valid, seed, threads)
+        if interactions.nnz == 0:
+            raise ModelError("there are no interactions to learn from; give at least one")
+        self._fit(interactions, seed, n_threads)
+        return self
 
     @abstractmethod
-    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> F:
-        """The same of at least one rating."""
+    def _fit(self, interactions: csr_matrix, seed: int, n_threads: int | None) -> None:
+        """Learn from at least one interaction."""
+
+    @abstractmethod
+    def score(self, interactions: csr_matrix) -> Scores:
+        """Return finite scores of all items for users given by their rows, (B, M) float32.
+
+        Items of the row get scores, too; the caller excludes them. A row may be empty.
+        """
 
 
-class MissingError(ModelError):
-    """A library that a model needs is not installed; the message says how to install it."""
-
-
-def checked_cells(
+def check_pairs(
     users: npt.ArrayLike, items: npt.ArrayLike, n_users: int, n_items: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Cells as int64, equally many users and items, each an index or -1. Returns (n,), (n,)."""
+    """Return users and items as int64 arrays of one length, each an index or -1. (n,), (n,)."""
     out = []
     for name, indices, limit in (("users", users, n_users), ("items", items, n_items)):
         array = np.asarray(indices)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ModelError(
                 f"{name} have dtype {array.dtype} and shape {array.shape}; give a one-dimensional "
-                "array of whole numbers"
+                "array of integers"
             )
         if array.size and not -1 <= array.min() <= array.max() < limit:
             bad = array[(array < -1) | (array >= limit)][0]
@@ -95,3 +149,49 @@ def checked_cells(
     if len(out[0]) != len(out[1]):
         raise ModelError(f"{len(out[0])} users and {len(out[1])} items: give equally many")
     return out[0], out[1]
+
+
+# -- optional libraries ----------------------------------------------------------------------------
+
+
+def import_library(module: str, package: str, model: str) -> Any:
+    """Import a module, or raise a MissingDependencyError that says how to install it."""
+    try:
+        # Warnings that libraries issue while they are imported do not concern the user.
+        with warnings.catch_warnings(), _pkg_resources():
+            warnings.simplefilter("ignore")
+            return import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{model} needs {package}, which cannot be imported ({error}); install it with: "
+            "pip install 'cfnade[compare]'"
+        ) from error
+
+
+def blas_threads(n_threads: int | None, model: str) -> AbstractContextManager[Any]:
+    """Limit the threads of NumPy's and SciPy's BLAS; None sets no limit."""
+    if n_threads is None:
+        return nullcontext()
+    limits = import_library("threadpoolctl", "threadpoolctl", model).threadpool_limits
+    limited: AbstractContextManager[Any] = limits(n_threads, "blas")
+    return limited
+
+
+@contextmanager
+def _pkg_resources() -> Iterator[None]:
+    """Provide pkg_resources, which setuptools no longer has, while a library is imported.
+
+    myFM 0.4 imports two names from it and uses neither.
+    """
+    name = "pkg_resources"
+    if name in sys.modules or util.find_spec(name) is not None:
+        yield
+        return
+    substitute = ModuleType(name)
+    substitute.__dict__["get_distribution"] = metadata.distribution
+    substitute.__dict__["DistributionNotFound"] = metadata.PackageNotFoundError
+    sys.modules[name] = substitute
+    try:
+        yield
+    finally:
+        del sys.modules[name]

@@ -14,8 +14,9 @@ from cfnade.cli.options import Data, Json, Threads
 from cfnade.exceptions import ModelError
 
 if TYPE_CHECKING:
-    from cfnade_baselines.compare import Outcome
-    from cfnade_baselines.report import ModelStanding
+    from cfnade_baselines.compare import FitResult
+    from cfnade_baselines.registry import Task
+    from cfnade_baselines.report import Summary
 
 _DIGITS = {
     "fit_seconds": 1,
@@ -24,7 +25,7 @@ _DIGITS = {
     "predict_seconds": 2,
     "peak_mb": 0,
 }
-PICTURE, FIGURES = "comparison.svg", "comparison.json"
+PICTURE, SUMMARY, RESULTS = "comparison.svg", "comparison.json", "results.jsonl"
 
 
 def compare(
@@ -58,102 +59,110 @@ def compare(
     a model that fails does not stop the others.
 
     \b
-      cfnade compare ml-1m --models i-cfnade,i-autorec,biasmf --splits authors:1234,authors:2341
+      cfnade compare ml-1m --models i-cfnade,biasmf --splits authors:1234
       cfnade compare ml-100k --splits u1,u2,u3,u4,u5 --out comparison --plot
-      cfnade compare ml-1m --ranking --models popularity,ease,ials --splits liang:600
+      cfnade compare ml-1m --ranking --models ease,ials --splits liang:600
     """
     from cfnade.data.remote import pin_source, redact_url
-    from cfnade_baselines.chart import draw, require_matplotlib
-    from cfnade_baselines.compare import Task
+    from cfnade_baselines.compare import Comparison
     from cfnade_baselines.compare import compare as run
+    from cfnade_baselines.report import draw, require_matplotlib
 
     if plot and ranking:
         raise ModelError("--plot is for the RMSE of ratings; omit it with --ranking")
     if plot:
         require_matplotlib()
-    task = Task(*pin_source(data, {}), seed, n_threads, ranking)
+    task: Task = "ranking" if ranking else "rating"
     names = None if models is None else _names(models, "--models")
     split_names = _names(splits, "--splits")
-    outcomes = run(task, names, split_names, out=out, say=_say)
-    about = {"data": redact_url(data), "splits": split_names, "seed": seed, "threads": n_threads}
-    table = _tell(outcomes, about, out, lists=ranking, as_json=as_json)
+    results = run(
+        Comparison(*pin_source(data, {}), seed, n_threads, task),
+        names,
+        split_names,
+        results=None if out is None else out / RESULTS,
+        report=_report,
+    )
+    source = redact_url(data)
+    header = {"data": source, "splits": split_names, "seed": seed, "n_threads": n_threads}
+    table = _show_results(results, header, out, task, as_json=as_json)
     if not any(row.splits for row in table):
         raise ModelError("no model could be fitted; the lines above say why")
     if plot:
-        draw(table, (out or Path()) / PICTURE, f"{redact_url(data)}: {', '.join(split_names)}")
+        draw(table, (out or Path()) / PICTURE, f"{source}: {', '.join(split_names)}")
 
 
-def _tell(
-    outcomes: Sequence[Outcome],
-    about: dict[str, Any],
+def _show_results(
+    results: Sequence[FitResult],
+    header: dict[str, Any],
     out: Path | None,
+    task: Task,
     *,
-    lists: bool,
     as_json: bool,
-) -> list[ModelStanding]:
-    """Keep the figures if there is a folder, show them, and return what was shown."""
+) -> list[Summary]:
+    """Write the summary to the folder, if any, print it, and return the rows of the table."""
     from cfnade.utils.files import write_text
-    from cfnade_baselines.report import COLUMNS, LIST_COLUMNS, standings
-    from cfnade_baselines.report import as_json as figures
+    from cfnade_baselines.report import as_json as summary_json
+    from cfnade_baselines.report import summarize
 
-    columns = LIST_COLUMNS if lists else COLUMNS
-    result = json.dumps(figures(outcomes, about, columns), indent=1)
-    table = standings(outcomes, columns)
+    summary = json.dumps(summary_json(results, header, task), indent=1)
+    table = summarize(results, task)
     if out is not None:
-        write_text(out / FIGURES, result + "\n")
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / SUMMARY, summary + "\n")
     if as_json:
-        print(result)
+        print(summary)
     else:
-        _show(table, columns, about["splits"])
+        _print_table(table, task, header["splits"])
     return table
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _show(table: list[ModelStanding], columns: dict[str, str], splits: list[str]) -> None:
+def _print_table(summaries: list[Summary], task: Task, splits: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cfnade_baselines.report import best
+    from cfnade_baselines.report import COLUMNS, best
 
-    top, most = best(table), max(len(row.splits) for row in table)
-    shown = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    shown.add_column("", min_width=18)
+    columns = COLUMNS[task]
+    top, most = best(summaries), max(len(row.splits) for row in summaries)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", min_width=18)
     for name in (*columns.values(), "splits"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for row in table:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in summaries:
         if row.splits:
             cells = [_cell(row, column, top, most) for column in columns]
-            shown.add_row(row.title, *cells, str(len(row.splits)))
-    # Where nobody looks at a screen of some width, lines may be as long as they need to be.
+            table.add_row(row.title, *cells, str(len(row.splits)))
+    # Lines that are not read on a terminal may be long.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-    console.print(shown)
-    console.print("* best of the column" + _spread(table, splits))
-    for row in table:
+    console.print(table)
+    console.print("* best of the column" + _spread_note(summaries, splits))
+    for row in summaries:
         if not row.splits:
             console.print(f"{row.title}: {next(iter(row.reasons.values()))}", markup=False)
 
 
-def _spread(table: list[ModelStanding], splits: list[str]) -> str:
-    """What ± is of."""
+def _spread_note(table: list[Summary], splits: list[str]) -> str:
+    """Return what ± means."""
     if len(splits) > 1:
-        return ", mean ± sd over splits"
+        return ", mean ± standard deviation over splits"
     figures = [figure for row in table for figure in row.figures.values() if figure]
-    return ", ± standard error over people" if any(f.sd is not None for f in figures) else ""
+    return ", ± standard error over users" if any(f.std is not None for f in figures) else ""
 
 
-def _cell(row: ModelStanding, column: str, top: dict[str, float], most: int) -> str:
+def _cell(row: Summary, column: str, top: dict[str, float], most: int) -> str:
     figure = row.figures[column]
     if figure is None:
         return "– "
     digits = _DIGITS.get(column, 4)
     text = f"{figure.mean:.{digits}f}"
-    if figure.sd is not None and column not in _DIGITS:
-        text += f" ± {figure.sd:.4f}"
-    wins = len(row.splits) == most and figure.mean == top.get(column)
-    return f"[bold green]{text}*[/bold green]" if wins else f"{text} "
+    if figure.std is not None and column not in _DIGITS:
+        text += f" ± {figure.std:.4f}"
+    is_best = len(row.splits) == most and figure.mean == top.get(column)
+    return f"[bold green]{text}*[/bold green]" if is_best else f"{text} "
 
 
 def _names(text: str, option: str) -> list[str]:

@@ -1,102 +1,103 @@
-"""Biased ALS as LensKit fits it, in LensKit's own environment: it wants another pandas than ours.
-
-The environment variable CFNADE_LENSKIT_PYTHON names the Python of an environment with LensKit; if
-LensKit can be imported here, that is not needed. Numbers go there and come back in npz files.
-"""
+"""Biased ALS of LensKit, without early stopping."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
-from dataclasses import asdict, dataclass
-from importlib import util
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import ModelError
-from cfnade_baselines.base import Count, FloatArray, MissingError, Positive, Rival
-from cfnade_baselines.factor_model import FactorTables
+from cfnade.utils.validation import options
+from cfnade_baselines.base import (
+    Count,
+    FloatArray,
+    IntArray,
+    Positive,
+    blas_threads,
+    import_library,
+)
+from cfnade_baselines.factor_model import FactorModel
 
-PYTHON = "CFNADE_LENSKIT_PYTHON"
-_WORKER = Path(__file__).with_name("lenskit_worker.py")
 
-
-@dataclass(frozen=True, kw_only=True)
-class ALS(Rival[FactorTables]):
-    """LensKit's BiasedMFScorer: alternating least squares on what biases leave."""
+@options(ModelError)
+class ALS(FactorModel):
+    """LensKit's BiasedMFScorer: alternating least squares on the residuals of a bias model."""
 
     name: ClassVar[str] = "als"
+    library: ClassVar[str] = "lenskit"
 
     factors: Count = 50
-    """How many numbers a taste has."""
+    """Number of factors."""
     epochs: Count = 10
-    """How often users and items are solved for in turn."""
-    user_regularisation: Positive = 0.1
-    """Times the user's ratings, what a taste is pulled to 0 with."""
-    item_regularisation: Positive = 0.1
-    """The same for items."""
+    """Alternations of users and items."""
+    user_regularization: Positive = 0.1
+    """L2 penalty of a user's factors, times the number of the user's ratings."""
+    item_regularization: Positive = 0.1
+    """L2 penalty of an item's factors, times the number of the item's ratings."""
     damping: Positive = 5.0
-    """Imagined ratings at the mean in the biases."""
+    """Pseudo-ratings at the mean in the biases."""
 
-    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FactorTables:
-        """Fit in another process; `valid` is not looked at."""
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
         del valid
-        python = interpreter()
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "job.json").write_text(json.dumps(asdict(self) | {"seed": seed}))
-            ratings = {"users": train.users, "items": train.items, "values": train.values}
-            np.savez(folder / "ratings.npz", **ratings)  # type: ignore[arg-type]
-            _run(python, folder, threads)
-            with np.load(folder / "learnt.npz", allow_pickle=False) as file:
-                learnt = {name: file[name] for name in file.files}
-        return FactorTables.of(train, float(learnt["mean"]), *_by_index(train, learnt))
-
-
-def interpreter() -> str:
-    """The Python that has LensKit."""
-    named = os.environ.get(PYTHON)
-    if named:
-        if not os.access(named, os.X_OK):
-            raise MissingError(f"{PYTHON}={named}: there is no program to run; name a Python")
-        return named
-    if util.find_spec("lenskit") is not None:
-        return sys.executable
-    raise MissingError(
-        "als needs LensKit in an environment of its own; make one with: python -m venv lenskit && "
-        f"lenskit/bin/pip install 'lenskit>=2025.4', then set {PYTHON}=lenskit/bin/python"
-    )
-
-
-def _run(python: str, folder: Path, threads: int | None) -> None:
-    environment = dict(os.environ)
-    if threads is not None:
-        count = {"LK_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-        environment |= count | {"RAYON_NUM_THREADS": str(threads)}
-    command = [python, "-I", str(_WORKER), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise (MissingError if "ModuleNotFoundError" in said else ModelError)(
-            f"LensKit failed in {python}: {said}"
+        als = import_library("lenskit.als", "lenskit", self.name)
+        data = import_library("lenskit.data", "lenskit", self.name)
+        training = import_library("lenskit.training", "lenskit", self.name)
+        pandas = import_library("pandas", "pandas", self.name)
+        columns = {"user_id": train.users, "item_id": train.items, "rating": train.values}
+        frame = pandas.DataFrame(columns)
+        scorer = als.BiasedMFScorer(
+            embedding_size=self.factors,
+            epochs=self.epochs,
+            regularization={"user": self.user_regularization, "item": self.item_regularization},
+            damping=self.damping,
         )
+        with _n_threads(n_threads), blas_threads(n_threads, self.name):
+            options = training.TrainingOptions(rng=seed)
+            scorer.train(data.from_interactions_df(frame), options)
+            user_factors, user_biases = _solve_users(scorer, frame, data.ItemList)
+        users, items = scorer.users.ids(), scorer.items.ids()
+        sizes = train.n_users, train.n_items
+        biases = (
+            _by_index(users, user_biases, sizes[0]),
+            _by_index(items, scorer.bias.item_biases, sizes[1]),
+        )
+        factors = (
+            _by_index(users, user_factors, sizes[0]),
+            _by_index(items, scorer.item_embeddings, sizes[1]),
+        )
+        self._set_factors(train, float(scorer.bias.global_bias), biases, factors)
 
 
-def _by_index(
-    train: Dataset, learnt: dict[str, Any]
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Biases and factors by our indices; LensKit leaves out whoever has no ratings."""
-    biases, factors = [], []
-    for side, count in (("user", train.n_users), ("item", train.n_items)):
-        places = learnt[f"{side}s"]
-        bias, factor = np.zeros(count), np.zeros((count, learnt[f"{side}_factors"].shape[1]))
-        bias[places], factor[places] = learnt[f"{side}_biases"], learnt[f"{side}_factors"]
-        biases.append(bias)
-        factors.append(factor)
-    return (biases[0], biases[1]), (factors[0], factors[1])
+def _solve_users(scorer: Any, frame: Any, item_list: Any) -> tuple[FloatArray, FloatArray]:
+    """Solve for each user given the final items, as LensKit does for a user with a history."""
+    factors = np.zeros(scorer.user_embeddings.shape)
+    biases = np.zeros(len(factors))
+    for user, rated in frame.groupby("user_id"):
+        history = item_list(item_ids=rated["item_id"].to_numpy(), rating=rated["rating"].to_numpy())
+        number = scorer.users.number(user)
+        factors[number], biases[number] = scorer.new_user_embedding(number, history)
+    return factors, biases
+
+
+def _by_index(index: IntArray, values: Any, size: int) -> FloatArray:
+    """Return the rows by index, with zeros where LensKit, which drops the unrated, has none."""
+    array = np.asarray(values)
+    out = np.zeros((size, *array.shape[1:]))
+    out[np.asarray(index)] = array
+    return out
+
+
+@contextmanager
+def _n_threads(n_threads: int | None) -> Iterator[None]:
+    """Limit LensKit's threads, which it reads from the environment on first use."""
+    count = {} if n_threads is None else dict.fromkeys(_VARIABLES, str(n_threads))
+    with patch.dict(os.environ, count):
+        yield
+
+
+_VARIABLES = ("LK_NUM_THREADS", "RAYON_NUM_THREADS")

@@ -1,4 +1,4 @@
-"""What models of one side's rows answer where they have learnt nothing: how often levels occur."""
+"""Level frequencies: the fallback of models that know nothing about a row or column."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.data.dataset import OTHER_AXIS, Axis, Dataset
-from cfnade_baselines.base import FloatArray, IntArray, checked_cells
+from cfnade_baselines.base import FloatArray, IntArray, check_pairs
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Seen:
+class LevelFrequencies:
     """How often each row and each column has each level in training."""
 
     side: Axis
     rows: Counts  # (N, K)
     columns: Counts  # (M, K)
-    stars: FloatArray  # (K,)
+    level_values: FloatArray  # (K,)
 
     @staticmethod
-    def of(train: Dataset, side: Axis) -> Seen:
-        """Count."""
+    def count(train: Dataset, side: Axis) -> LevelFrequencies:
+        """Count the training ratings; `side` says whether rows are users or items."""
         counts = train.level_counts(side), train.level_counts(OTHER_AXIS[side])
-        return Seen(side, *counts, train.scale.array())
+        return LevelFrequencies(side, *counts, train.scale.array())
 
-    def cells(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
-        """Checked cells as rows and columns. Returns (n,), (n,)."""
+    def rows_and_columns(self, users: IntArray, items: IntArray) -> tuple[IntArray, IntArray]:
+        """Return checked pairs as rows and columns, (n,), (n,)."""
         if self.side == "user":
-            return checked_cells(users, items, len(self.rows), len(self.columns))
-        columns, rows = checked_cells(users, items, len(self.columns), len(self.rows))
+            return check_pairs(users, items, len(self.rows), len(self.columns))
+        columns, rows = check_pairs(users, items, len(self.columns), len(self.rows))
         return rows, columns
 
-    def both(self, rows: IntArray, columns: IntArray) -> Mask:
-        """Where both the row and the column have training ratings. Returns (n,)."""
-        return _has(self.rows, rows) & _has(self.columns, columns)
+    def is_rated(self, rows: IntArray, columns: IntArray) -> Mask:
+        """Return where both the row and the column have training ratings, (n,)."""
+        return _has_ratings(self.rows, rows) & _has_ratings(self.columns, columns)
 
     def frequencies(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """The levels of the row or the column, whichever is known, else of all. Returns (n, K).
+        """Return the level frequencies of the row, else of the column, else of all. (n, K).
 
-        Everybody has one imagined rating more, spread like all ratings, so that no level has a
-        chance of zero unless nobody ever used it.
+        One pseudo-rating with the frequencies of all ratings keeps every probability above zero,
+        except for levels that never occur.
         """
-        everything = self.rows.sum(0) + 1e-3  # (K,)
-        share = everything / everything.sum()
-        out = np.tile(share, (len(rows), 1))  # (n, K)
+        total = self.rows.sum(0) + 1e-3  # (K,)
+        prior = total / total.sum()
+        out = np.tile(prior, (len(rows), 1))  # (n, K)
         for counts, index in ((self.columns, columns), (self.rows, rows)):
-            has = _has(counts, index)
-            own = counts[index[has]] + share
-            out[has] = own / own.sum(1, keepdims=True)
+            has = _has_ratings(counts, index)
+            smoothed = counts[index[has]] + prior
+            out[has] = smoothed / smoothed.sum(1, keepdims=True)
         return out
 
 
-def _has(counts: Counts, index: IntArray) -> Mask:
+def _has_ratings(counts: Counts, index: IntArray) -> Mask:
     has: Mask = (index >= 0) & (counts.sum(1) > 0)[index]
     return has

@@ -1,118 +1,120 @@
-"""LLORMA (Lee, Kim, Lebanon and Singer 2013): many low-rank matrices, each true near its anchor.
+"""LLORMA (Lee, Kim, Lebanon and Singer 2013): local low-rank matrices around anchors.
 
-Anchors are (user, item) pairs drawn from the training ratings. A rating counts for an anchor as
-K(d(u, anchor's u)) · K(d(i, anchor's i)), with the Epanechnikov kernel K(d) = ¾ max(0, 1 − (d/h)²)
-and d = 2/π · arccos of the cosine between factors of one low-rank fit to everything (the guide).
-Predictions are the anchors' products, averaged by these weights (Nadaraya–Watson).
+Anchors are (user, item) pairs sampled from the training ratings. The weight of a rating for an
+anchor is K(d(u, anchor's u)) · K(d(i, anchor's i)), with the Epanechnikov kernel
+K(d) = ¾ max(0, 1 − (d/h)²) and d = 2/π · arccos of the cosine between factors of one global
+low-rank fit (the guide). Predictions are the anchors' products, averaged by these weights
+(Nadaraya–Watson).
 
-Local: each anchor's factors minimise its weighted squared error alone. Global (`joint_sweeps` > 0):
-from there on, the error of the average is minimised over all anchors' factors. Where Lee et al.
-descend gradients, both here are alternating least squares, anchor by anchor, and the ridge of a
-row grows with the weight of its ratings. Ratings are not centred.
+Local: each anchor's factors minimize its weighted squared error alone. Global (`joint_sweeps` > 0):
+starting from these, the error of the average is minimized over all anchors' factors. Where Lee et
+al. use gradient descent, both are alternating least squares here, anchor by anchor, and the ridge
+of a row grows with the weight of its ratings. Ratings are not centered.
 
-Cells that no anchor reaches get the guide's prediction; users and items without training ratings
-(and -1) get the mean rating plus the shrunk offset of the one that is known.
+Pairs with weight 0 for every anchor get the guide's prediction; users and items without training
+ratings (and -1) get the mean rating plus the shrunken offset of the one that is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge
+from numba import njit
 
 from cfnade._typing import IndexArray
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Axis, Dataset
+from cfnade.exceptions import ModelError
 from cfnade.kernels.threads import run_parallel, thread_count
+from cfnade.utils.validation import options
 from cfnade_baselines.base import (
     Count,
-    Fitted,
     FloatArray,
     IntArray,
     Positive,
-    Rival,
-    checked_cells,
+    RatingPredictor,
+    check_pairs,
 )
-from cfnade_baselines.choosing import best_by_validation
-from cfnade_baselines.factor_model import FactorTables
-from cfnade_baselines.llorma_kernels import add_part, average, solve_rows
 from cfnade_baselines.means import Means
 from cfnade_baselines.row_batches import Floats, Range, equal_work
+from cfnade_baselines.selection import select_by_validation
 
-Pair = tuple[Floats, Floats]  # the same thing of users and of items
+Pair = tuple[Floats, Floats]  # of users, of items
 
+_FAST = {"reassoc", "contract", "nsz"}  # vectorizes sums; infinities stay infinities
 _GUIDE_SWEEPS = 15
-_SPREAD = 0.1  # of the first item factors, beside a column of ones
+_INIT_STD = 0.1  # of the initial item factors, beside a column of ones
 
 
 # -- alternating least squares ---------------------------------------------------------------
 
 
 @dataclass
-class _Half:
-    """The ratings grouped by one side, and what its next regressions aim at."""
+class _SideRatings:
+    """The ratings grouped by one side, with the targets of its next regressions."""
 
     offsets: IntArray
     columns: IndexArray
-    order: IntArray | slice  # positions of these ratings in the data
-    ranges: list[Range]  # of rows, one a thread
+    order: IntArray | slice  # positions of these ratings in the data set
+    ranges: list[Range]  # of rows, one per thread
     targets: Floats
-    shares: Floats
+    scales: Floats
 
     @staticmethod
-    def of(train: Dataset, side: Axis, threads: int) -> _Half:
+    def group(train: Dataset, side: Axis, n_threads: int) -> _SideRatings:
         index = train.users if side == "user" else train.items
         rows = train.rows(side)
         order = stable_order(index, len(rows))
-        return _Half(
+        return _SideRatings(
             rows.offsets,
             rows.columns,
             slice(None) if order is None else order,
-            equal_work(rows.offsets, threads),
+            equal_work(rows.offsets, n_threads),
             train.scale.array().astype(np.float32)[rows.levels],
             np.ones(len(train), np.float32),
         )
 
     def solve(self, kernels: Pair, other: Floats, penalty: float, joint: bool, out: Floats) -> None:
         """Regress this side's factors on the other's."""
-        ratings = self.offsets, self.columns, self.targets, self.shares
-        rest = (*ratings, *kernels, other, penalty, joint, out)
-        run_parallel(solve_rows, [(*part, *rest) for part in self.ranges])
+        ratings = self.offsets, self.columns, self.targets, self.scales
+        arrays = (*ratings, *kernels, other, penalty, joint, out)
+        run_parallel(_solve_rows, [(*span, *arrays) for span in self.ranges])
 
     def add_part(self, kernels: Pair, U: Floats, V: Floats, sign: float) -> None:
-        """Put an anchor's part back into the targets, which are residuals, or take it out."""
-        rest = (self.offsets, self.columns, self.shares, *kernels, U, V, sign, self.targets)
-        run_parallel(add_part, [(*part, *rest) for part in self.ranges])
+        """Add an anchor's part of the average to the targets (residuals), or subtract it."""
+        arrays = (self.offsets, self.columns, self.scales, *kernels, U, V, sign, self.targets)
+        run_parallel(_add_part, [(*span, *arrays) for span in self.ranges])
 
 
 @dataclass
 class _Ratings:
     """The training ratings, ready for alternating least squares."""
 
-    users: _Half
-    items: _Half
+    users: _SideRatings
+    items: _SideRatings
 
     def sweep(self, kernels: Pair, factors: Pair, penalty: float, *, joint: bool = False) -> None:
-        """Both sides' factors of one anchor, once, in place."""
+        """Update both sides' factors of one anchor in place."""
         (KU, KV), (U, V) = kernels, factors
         if joint:
             self.users.add_part(kernels, U, V, 1.0)
-            self._pass_on("targets")
+            self._copy_to_items("targets")
         self.users.solve((KU, KV), V, penalty, joint, U)
         self.items.solve((KV, KU), U, penalty, joint, V)
         if joint:
             self.users.add_part(kernels, U, V, -1.0)
 
-    def reach(self, kernels: Pair) -> Floats:
-        """Weights of the ratings, summed over anchors. Returns (n,), in the users' order.
+    def total_weights(self, kernels: Pair) -> Floats:
+        """Return weights of the ratings summed over anchors, (n,), in the users' order.
 
-        Kernels become zero for those none of whose ratings an anchor reaches, for it knows nothing
-        of them.
+        Kernels are set to zero where all ratings of a user or item have weight 0 for an anchor,
+        which learns nothing about them.
         """
-        half, total = self.users, np.zeros_like(self.users.shares)
+        half, total = self.users, np.zeros_like(self.users.scales)
         rows = np.repeat(np.arange(len(half.offsets) - 1), np.diff(half.offsets))
         for KU, KV in zip(*kernels, strict=True):
             weights = KU[rows] * KV[half.columns]
@@ -121,29 +123,29 @@ class _Ratings:
                 K[np.bincount(index, weights, minlength=len(K)) == 0] = 0
         return total
 
-    def join(self, kernels: Pair, factors: Pair, reached: Floats) -> None:
-        """From here on targets are residuals of the average, in which an anchor has a share."""
-        self.users.shares = np.divide(1, reached, out=np.zeros_like(reached), where=reached > 0)
-        self._pass_on("shares")
+    def start_joint(self, kernels: Pair, factors: Pair, weights: Floats) -> None:
+        """Make the targets residuals of the weighted average of the anchors."""
+        self.users.scales = np.divide(1, weights, out=np.zeros_like(weights), where=weights > 0)
+        self._copy_to_items("scales")
         for KU, KV, U, V in zip(*kernels, *factors, strict=True):
             self.users.add_part((KU, KV), U, V, -1.0)
 
-    def _pass_on(self, name: str) -> None:
-        """Give the items' ratings what the users' have."""
-        by_data = np.empty_like(self.users.targets)
-        by_data[self.users.order] = getattr(self.users, name)
-        setattr(self.items, name, by_data[self.items.order])
+    def _copy_to_items(self, name: str) -> None:
+        """Copy a field from the users' order of the ratings to the items'."""
+        in_order = np.empty_like(self.users.targets)
+        in_order[self.users.order] = getattr(self.users, name)
+        setattr(self.items, name, in_order[self.items.order])
 
 
-def _first_factors(random: np.random.Generator, shape: tuple[int, ...], users: int) -> Pair:
-    """Users' zeros and items' noise beside a column of ones, as ratings are far from zero."""
-    V = random.normal(0.0, _SPREAD, shape).astype(np.float32)  # (…, M, k)
+def _initial_factors(rng: np.random.Generator, shape: tuple[int, ...], users: int) -> Pair:
+    """Return zeros for users, and for items noise beside a column of ones (for the mean)."""
+    V = rng.normal(0.0, _INIT_STD, shape).astype(np.float32)  # (…, M, k)
     V[..., 0] = 1.0
     return np.zeros((*shape[:-2], users, shape[-1]), np.float32), V
 
 
 def _kernel(factors: Floats, anchors: IndexArray, bandwidth: float) -> Floats:
-    """Epanechnikov weights of everyone around each anchor. Returns (q, N)."""
+    """Return the Epanechnikov weights of all rows around each anchor, (q, N)."""
     norms = np.linalg.norm(factors, axis=1, keepdims=True)
     unit = np.divide(factors, norms, out=np.zeros_like(factors), where=norms > 0)
     distances = 2 / np.pi * np.arccos(np.clip(unit[anchors] @ unit.T, -1, 1))  # (q, N)
@@ -151,100 +153,213 @@ def _kernel(factors: Floats, anchors: IndexArray, bandwidth: float) -> Floats:
     return weights.astype(np.float32, copy=False)
 
 
-# -- the model -------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FittedLLORMA(Fitted):
-    """Local low-rank matrices, their weights around anchors, and what answers elsewhere."""
-
-    guide: Pair  # (N, g), (M, g)
-    kernels: Pair  # (q, N), (q, M)
-    factors: Pair  # (q, N, k), (q, M, k)
-    means: FactorTables
-
-    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Averages of the anchors' products, clipped to the scale. Returns (n,)."""
-        U, V = self.guide
-        rows, columns = checked_cells(users, items, len(U), len(V))
-        # Whoever has no rating has no factors either, in the guide or anywhere.
-        seen = np.any(U, axis=1)[rows] & np.any(V, axis=1)[columns]
-        both = (rows >= 0) & (columns >= 0) & seen
-        out = self.means.predict(rows, columns)
-        rows, columns = rows[both], columns[both]
-        averages = np.empty((2, len(rows)))
-        average(rows, columns, *self.kernels, *self.factors, averages)
-        guided = np.einsum("nk,nk->n", U[rows], V[columns], dtype=np.float64)
-        stars = np.where(averages[1] > 0, averages[0], guided)
-        out[both] = np.clip(stars, self.means.low, self.means.high)
-        return out
-
-
-@dataclass(frozen=True, kw_only=True)
-class LLORMA(Rival[FittedLLORMA]):
-    """How many local models, how local, and how they are fitted."""
+@options(ModelError)
+class LLORMA(RatingPredictor):
+    """Local low-rank models and how they are fitted."""
 
     name: ClassVar[str] = "llorma"
 
     anchors: Count = 50
-    """Local models."""
+    """Number of local models."""
     rank: Count = 20
     """Factors of each."""
     bandwidth: Positive = 0.8
-    """The distance h at which weights reach zero; 1 is a right angle."""
+    """Distance h at which weights reach zero; 1 is a right angle."""
     penalty: Positive = 0.04
-    """Ridge on the factors, per unit of weight that a row's ratings have."""
+    """Ridge on the factors, per unit of weight of a row's ratings."""
     sweeps: Count = 8
-    """Alternations of the local fits at most; fewer if validation stops improving."""
+    """Maximal number of alternations of the local fits; early stopping may end them."""
     joint_sweeps: Annotated[int, Ge(0)] = 0
-    """Alternations that minimise the error of the average: 0 is LLORMA-Local, more -Global."""
+    """Alternations that minimize the error of the average; 0 is LLORMA-Local, more -Global."""
     joint_penalty: Positive = 0.04
     """Ridge in the joint alternations."""
     guide_rank: Count = 10
-    """Factors of the fit that distances are measured in."""
+    """Factors of the global fit that defines distances."""
     guide_penalty: Positive = 0.05
-    """Ridge of that fit."""
+    """Ridge of the global fit."""
 
-    def _fit(self, train: Dataset, valid: Dataset, seed: int, threads: int | None) -> FittedLLORMA:
-        """Guide, anchors, local sweeps, joint sweeps; validation says which sweep to keep."""
-        means, random = Means().fit(train, valid), np.random.default_rng(seed)
-        count = thread_count(threads)
-        ratings = _Ratings(_Half.of(train, "user", count), _Half.of(train, "item", count))
-        guide = self._guide(train, ratings, random)
-        anchors = random.choice(len(train), self.anchors, replace=self.anchors > len(train))
+    def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
+        """Fit guide, local sweeps and joint sweeps; `valid` chooses the sweep."""
+        rng, count = np.random.default_rng(seed), thread_count(n_threads)
+        sides = _SideRatings.group(train, "user", count), _SideRatings.group(train, "item", count)
+        ratings = _Ratings(*sides)
+        guide = self._fit_guide(train, ratings, rng)
+        anchors = rng.choice(len(train), self.anchors, replace=self.anchors > len(train))
         kernels = (
             _kernel(guide[0], train.users[anchors], self.bandwidth),
             _kernel(guide[1], train.items[anchors], self.bandwidth),
         )
-        reached = ratings.reach(kernels)
+        weights = ratings.total_weights(kernels)
         shape = self.anchors, train.n_items, self.rank
-        start = FittedLLORMA(guide, kernels, _first_factors(random, shape, train.n_users), means)
-        local = _best(_sweeps(ratings, start, self.sweeps, self.penalty, joint=False), valid)
-        if self.joint_sweeps == 0:
-            return local
-        ratings.join(kernels, local.factors, reached)
-        sweeps = _sweeps(ratings, local, self.joint_sweeps, self.joint_penalty, joint=True)
-        return _best(sweeps, valid)
+        factors = _initial_factors(rng, shape, train.n_users)
+        # (N, g), (M, g); (q, N), (q, M); (q, N, k), (q, M, k)
+        self._set(guide_=guide, kernels_=kernels, factors_=factors)
+        self._set(means_=Means().fit(train, valid))
+        self._select(self._sweep(ratings, self.sweeps, self.penalty, joint=False), valid)
+        if self.joint_sweeps > 0:
+            ratings.start_joint(kernels, self.factors_, weights)
+            sweeps = self._sweep(ratings, self.joint_sweeps, self.joint_penalty, joint=True)
+            self._select(sweeps, valid)
 
-    def _guide(self, train: Dataset, ratings: _Ratings, random: np.random.Generator) -> Pair:
-        """The low-rank fit to everything."""
-        guide = _first_factors(random, (train.n_items, self.guide_rank), train.n_users)
-        alike = np.ones(train.n_users, np.float32), np.ones(train.n_items, np.float32)
+    def predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """Return averages of the anchors' products, clipped to the scale. (n,)."""
+        U, V = self.guide_
+        rows, columns = check_pairs(users, items, len(U), len(V))
+        # Users and items without ratings have zero factors in the guide.
+        is_rated = np.any(U, axis=1)[rows] & np.any(V, axis=1)[columns]
+        known = (rows >= 0) & (columns >= 0) & is_rated
+        out: FloatArray = self.means_.predict(rows, columns)
+        rows, columns = rows[known], columns[known]
+        averages = np.empty((2, len(rows)))
+        arrays = (*self.kernels_, *self.factors_, averages)
+        _average(rows, columns, *arrays)
+        fallback = np.einsum("nk,nk->n", U[rows], V[columns], dtype=np.float64)
+        ratings = np.where(averages[1] > 0, averages[0], fallback)
+        out[known] = np.clip(ratings, *self.means_.range_)
+        return out
+
+    def _fit_guide(self, train: Dataset, ratings: _Ratings, rng: np.random.Generator) -> Pair:
+        """Fit a low-rank model to all ratings with equal weights."""
+        guide = _initial_factors(rng, (train.n_items, self.guide_rank), train.n_users)
+        ones = np.ones(train.n_users, np.float32), np.ones(train.n_items, np.float32)
         for _ in range(_GUIDE_SWEEPS):
-            ratings.sweep(alike, guide, self.guide_penalty)
+            ratings.sweep(ones, guide, self.guide_penalty)
         return guide
 
+    def _sweep(
+        self, ratings: _Ratings, sweeps: int, penalty: float, *, joint: bool
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the factors after each sweep over the anchors."""
+        kernels, factors = self.kernels_, (self.factors_[0].copy(), self.factors_[1].copy())
+        for _ in range(sweeps):
+            for KU, KV, U, V in zip(*kernels, *factors, strict=True):
+                ratings.sweep((KU, KV), (U, V), penalty, joint=joint)
+            yield {"factors_": (factors[0].copy(), factors[1].copy())}
 
-def _sweeps(
-    ratings: _Ratings, start: FittedLLORMA, sweeps: int, penalty: float, *, joint: bool
-) -> Iterator[FittedLLORMA]:
-    """What is fitted after each sweep over the anchors; `start` has the factors before them."""
-    factors = start.factors[0].copy(), start.factors[1].copy()
-    for _ in range(sweeps):
-        for KU, KV, U, V in zip(*start.kernels, *factors, strict=True):
-            ratings.sweep((KU, KV), (U, V), penalty, joint=joint)
-        yield replace(start, factors=(factors[0].copy(), factors[1].copy()))
+    def _select(self, sweeps: Iterator[dict[str, Any]], valid: Dataset) -> None:
+        select_by_validation(self, sweeps, valid, remedy="raise the penalties", until_worse=True)
 
 
-def _best(sweeps: Iterator[FittedLLORMA], valid: Dataset) -> FittedLLORMA:
-    return best_by_validation(sweeps, valid, cure="raise the penalties", until_worse=True)
+# -- compiled loops over rows [first, last), which threads share -----------------------------------
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _solve_rows(
+    first: int,
+    last: int,
+    offsets: Any,
+    columns: Any,
+    targets: Any,
+    scales: Any,
+    row_kernel: Any,
+    column_kernel: Any,
+    other: Any,
+    penalty: float,
+    joint: bool,
+    out: Any,
+) -> None:
+    """Solve ridge regressions of rows on the other side's factors.
+
+    With s = row_kernel · column_kernel · scale of a rating: minimize Σ s (t − uv)² (local) or
+    Σ (t − s uv)² (joint), plus penalty · Σ s · |u|².
+    """
+    k = other.shape[1]
+    longest = 0
+    for row in range(first, last):
+        longest = max(longest, offsets[row + 1] - offsets[row])
+    X = np.empty((k, longest), np.float32)  # the factors of a row's columns, side by side
+    weighted, weights, pulls = np.empty((3, longest), np.float32)
+    A, y = np.empty((k, k)), np.empty(k)
+    for row in range(first, last):
+        start, n, total = offsets[row], offsets[row + 1] - offsets[row], 0.0
+        for j in range(n):
+            column = columns[start + j]
+            s = row_kernel[row] * column_kernel[column] * scales[start + j]
+            total += s
+            weights[j] = s * s if joint else s
+            pulls[j] = s * targets[start + j]
+            for a in range(k):
+                X[a, j] = other[column, a]
+        if total <= 0.0:
+            out[row] = 0.0
+            continue
+        for a in range(k):
+            pull = np.float32(0.0)
+            for j in range(n):
+                weighted[j] = weights[j] * X[a, j]
+                pull += pulls[j] * X[a, j]
+            y[a] = pull
+            for b in range(a + 1):
+                product = np.float32(0.0)
+                for j in range(n):
+                    product += weighted[j] * X[b, j]
+                A[a, b] = product
+            A[a, a] += penalty * total
+        _cholesky_solve(A, y)
+        for a in range(k):
+            out[row, a] = y[a]
+
+
+@njit(nogil=True, cache=True)
+def _cholesky_solve(A: Any, y: Any) -> None:
+    """Replace y by the solution of A x = y, by Cholesky; overwrites A's lower triangle."""
+    k = len(y)
+    for a in range(k):
+        for b in range(a + 1):
+            value = A[a, b]
+            for c in range(b):
+                value -= A[a, c] * A[b, c]
+            A[a, b] = np.sqrt(value) if a == b else value / A[b, b]
+        value = y[a]
+        for c in range(a):
+            value -= A[a, c] * y[c]
+        y[a] = value / A[a, a]
+    for a in range(k - 1, -1, -1):
+        value = y[a]
+        for c in range(a + 1, k):
+            value -= A[c, a] * y[c]
+        y[a] = value / A[a, a]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _add_part(
+    first: int,
+    last: int,
+    offsets: Any,
+    columns: Any,
+    scales: Any,
+    row_kernel: Any,
+    column_kernel: Any,
+    U: Any,
+    V: Any,
+    sign: float,
+    residuals: Any,
+) -> None:
+    """Add one anchor's part of the average to the residuals, or (sign -1) subtract it."""
+    for row in range(first, last):
+        for j in range(offsets[row], offsets[row + 1]):
+            product = np.float32(0.0)
+            for a in range(U.shape[1]):
+                product += U[row, a] * V[columns[j], a]
+            s = row_kernel[row] * column_kernel[columns[j]] * scales[j]
+            residuals[j] += np.float32(sign) * s * product
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _average(users: Any, items: Any, KU: Any, KV: Any, U: Any, V: Any, out: Any) -> None:
+    """Fill out (2, n) with averages of the anchors' products and their total weights."""
+    for j in range(len(users)):
+        u, i = users[j], items[j]
+        total, weight = 0.0, 0.0
+        for t in range(len(U)):
+            w = KU[t, u] * KV[t, i]
+            product = np.float32(0.0)
+            for a in range(U.shape[2]):
+                product += U[t, u, a] * V[t, i, a]
+            total += w * product
+            weight += w
+        out[0, j] = total / weight if weight > 0.0 else 0.0
+        out[1, j] = weight

@@ -1,4 +1,4 @@
-"""Batches of rows with their ratings by column, and ranges of work for threads."""
+"""Batches of rows with their ratings grouped by column, and ranges of work for threads."""
 
 from __future__ import annotations
 
@@ -21,47 +21,49 @@ class RatedColumns(NamedTuple):
 
     size: int
     starts: npt.NDArray[np.int64]  # (M+1,)
-    rows: npt.NDArray[np.int32]  # (n,) number of the row in the batch
+    rows: npt.NDArray[np.int32]  # (n,) index of the row in the batch
     levels: npt.NDArray[np.uint8]  # (n,)
-    values: Floats  # (n,) in stars
+    values: Floats  # (n,) ratings
 
 
 def n_batches(rows: CsrRows, batch_rows: int) -> int:
-    """How many batches an epoch has: of nearly equal size, near the one asked for."""
+    """Return the number of batches per epoch, which have about `batch_rows` rows each."""
     return max(1, round(len(rows) / batch_rows))
 
 
-def shuffled(rows: CsrRows, batch_rows: int, random: np.random.Generator) -> Iterator[IntArray]:
-    """The rows of each batch of an epoch."""
-    yield from np.array_split(random.permutation(len(rows)), n_batches(rows, batch_rows))
+def shuffled_batches(
+    rows: CsrRows, batch_rows: int, rng: np.random.Generator
+) -> Iterator[IntArray]:
+    """Yield the row indices of each batch of an epoch."""
+    yield from np.array_split(rng.permutation(len(rows)), n_batches(rows, batch_rows))
 
 
-def by_column(rows: CsrRows, which: IntArray, stars: npt.NDArray[Any]) -> RatedColumns:
-    """The ratings of these rows; `stars` (K,) are the values of the levels."""
-    counts = rows.counts()[which]
+def gather_ratings(rows: CsrRows, index: IntArray, level_values: npt.NDArray[Any]) -> RatedColumns:
+    """Return the ratings of the rows of this index, grouped by column."""
+    counts = rows.counts()[index]
     ends = np.cumsum(counts)
-    places = np.repeat(rows.offsets[which] - ends + counts, counts) + np.arange(ends[-1])
-    columns = rows.columns[places]
+    positions = np.repeat(rows.offsets[index] - ends + counts, counts) + np.arange(ends[-1])
+    columns = rows.columns[positions]
     order = stable_order(columns, rows.n_columns)
     if order is None:
-        order = np.arange(len(places))
-    numbers = np.repeat(np.arange(len(which), dtype=np.int32), counts)
-    levels = rows.levels[places[order]]
-    values = stars.astype(np.float32)[levels]
+        order = np.arange(len(positions))
+    batch_index = np.repeat(np.arange(len(index), dtype=np.int32), counts)
+    levels = rows.levels[positions[order]]
+    values = level_values.astype(np.float32)[levels]
     starts = row_offsets(columns, rows.n_columns)
-    return RatedColumns(len(which), starts, numbers[order], levels, values)
+    return RatedColumns(len(index), starts, batch_index[order], levels, values)
 
 
-def equal_work(offsets: IntArray, threads: int, each: float = 0.0) -> list[Range]:
-    """Ranges of rows (or columns), one a thread, that cost about the same.
+def equal_work(offsets: IntArray, n_threads: int, row_cost: float = 0.0) -> list[Range]:
+    """Return one range of rows (or columns) per thread; the ranges cost about the same.
 
-    A rating costs 1, and a row `each` however many it has.
+    A rating costs 1, and a row costs `row_cost` in addition.
     """
-    work = offsets + each * np.arange(len(offsets))
-    bounds = np.linspace(0, work[-1], threads + 1)[1:-1]
+    work = offsets + row_cost * np.arange(len(offsets))
+    bounds = np.linspace(0, work[-1], n_threads + 1)[1:-1]
     return list(pairwise([0, *np.searchsorted(work, bounds).tolist(), len(work) - 1]))
 
 
-def equal_ranges(size: int, threads: int) -> list[Range]:
-    """Ranges of equally many things, one a thread."""
-    return list(pairwise([size * t // threads for t in range(threads + 1)]))
+def equal_ranges(size: int, n_threads: int) -> list[Range]:
+    """Return one range per thread, of equal size."""
+    return list(pairwise([size * t // n_threads for t in range(n_threads + 1)]))

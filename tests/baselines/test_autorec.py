@@ -12,8 +12,8 @@ from torch import Tensor
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import ModelError
-from cfnade_baselines.autorec import AutoRec, AutoRecNet, gradients, states
-from cfnade_baselines.row_batches import by_column
+from cfnade_baselines.autorec import AutoRec, AutoRecNet, gradients, hidden_states
+from cfnade_baselines.row_batches import gather_ratings
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_cost_and_gradients_are_those_of_the_dense_net(
     rows = made.rows("user" if side == "user" else "item")
     net = random_net(rows.n_columns, 7)
     which = np.random.default_rng(1).permutation(len(rows))[:15]
-    batch = by_column(rows, which, made.scale.array())
+    batch = gather_ratings(rows, which, made.scale.array())
     ours = AutoRecNet(*(np.full_like(array, np.nan) for array in net))
     cost = gradients(net, batch, threads, shift, out=ours)
     stars, mask = (matrix[torch.from_numpy(which)] for matrix in dense(made, side))
@@ -65,28 +65,28 @@ def test_cost_and_gradients_are_those_of_the_dense_net(
     for mine, theirs in zip(ours, torch.autograd.grad(expected, tensors), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
     h = torch.sigmoid((stars - shift * mask) @ tensors[0] + tensors[1]).detach()
-    np.testing.assert_allclose(states(net, batch, threads, shift), h, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hidden_states(net, batch, threads, shift), h, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("centre", [True, False])
-def test_training_takes_the_steps_that_torch_takes(made: Dataset, centre: bool) -> None:
+@pytest.mark.parametrize("center", [True, False])
+def test_training_takes_the_steps_that_torch_takes(made: Dataset, center: bool) -> None:
     penalty, rate, epochs = 3.0, 0.01, 4
-    rival = AutoRec(
+    autorec = AutoRec(
         side="user",
         hidden=6,
         epochs=epochs,
         batch_rows=1000,
-        regularisation=penalty,
+        regularization=penalty,
         learning_rate=rate,
-        centre=centre,
+        center=center,
     )
-    model = rival.fit(made, nothing(made), seed=3)
+    model = autorec.fit(made, nothing(made), seed=3)
     stars, mask = dense(made, "user")
     random, width = np.random.default_rng(3), np.sqrt(6 / (made.n_items + 6))
     V, W = torch.from_numpy(random.uniform(-width, width, (2, made.n_items, 6)))
     mean = float(made.values.mean())
     b = torch.full((made.n_items,), mean, dtype=torch.float64)
-    shift = mean if centre else 0.0
+    shift = mean if center else 0.0
     net = [V, torch.zeros(6, dtype=torch.float64), W, b]
     optimiser = torch.optim.Adam([tensor.requires_grad_() for tensor in net], lr=rate)
     for step in range(epochs):
@@ -95,7 +95,7 @@ def test_training_takes_the_steps_that_torch_takes(made: Dataset, centre: bool) 
         cost = dense_cost(net, stars, mask, shift)
         (cost + penalty / 2 * (net[0].square().sum() + net[2].square().sum())).backward()
         optimiser.step()
-    for learnt, tensor in zip(model.net, net, strict=True):
+    for learnt, tensor in zip(model.net_, net, strict=True):
         np.testing.assert_allclose(learnt, tensor.detach(), atol=2e-4)
     cells = torch.sigmoid((stars - shift * mask) @ net[0] + net[1]) @ net[2].T + net[3]
     expected = cells.detach().clamp(1, 5)[torch.arange(5), torch.arange(5)]
@@ -104,15 +104,15 @@ def test_training_takes_the_steps_that_torch_takes(made: Dataset, centre: bool) 
 
 def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Dataset) -> None:
     def size(batch_rows: int, penalty: float) -> float:
-        rival = AutoRec(
+        autorec = AutoRec(
             side="user",
             hidden=4,
             epochs=300,
             batch_rows=batch_rows,
-            regularisation=penalty,
+            regularization=penalty,
             learning_rate=0.02,
         )
-        return float(np.square(rival.fit(made, nothing(made), threads=1).net.W).sum())
+        return float(np.square(autorec.fit(made, nothing(made), n_threads=1).net_.W).sum())
 
     whole = size(40, 8.0)
     assert size(10, 8.0) == pytest.approx(whole, rel=0.1)
@@ -122,10 +122,10 @@ def test_the_penalty_is_that_of_the_whole_whatever_the_batches(made: Dataset) ->
 def test_validation_keeps_an_earlier_net_if_it_was_better(made: Dataset) -> None:
     odd = np.arange(len(made)) % 5 == 0
     train, valid = made.select(~odd), made.select(odd)
-    options: Any = {"hidden": 40, "epochs": 100, "regularisation": 0.0, "learning_rate": 0.02}
+    options: Any = {"hidden": 40, "epochs": 100, "regularization": 0.0, "learning_rate": 0.02}
     errors = []
     for watched in (valid, nothing(made)):
-        model = AutoRec(side="user", batch_rows=10, **options).fit(train, watched, threads=1)
+        model = AutoRec(side="user", batch_rows=10, **options).fit(train, watched, n_threads=1)
         errors.append(np.square(model.predict(valid.users, valid.items) - valid.values).mean())
     assert errors[0] < errors[1]
 
@@ -146,9 +146,9 @@ def test_what_nobody_rated_gets_means(made: Dataset) -> None:
     [
         ({"side": "row"}, r"side \(='row'\) must be one of user, item"),
         ({"hidden": 1.5}, r"hidden \(=1.5\) must be a whole number of at least 1"),
-        ({"regularisation": -1}, r"regularisation \(=-1\) must be a number of at least 0"),
+        ({"regularization": -1}, r"regularization \(=-1\) must be a number of at least 0"),
         ({"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
-        ({"centre": "yes"}, r"centre \(='yes'\) must be true or false"),
+        ({"center": "yes"}, r"center \(='yes'\) must be true or false"),
     ],
 )
 def test_bad_options_are_refused(option: dict[str, Any], message: str) -> None:

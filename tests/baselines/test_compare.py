@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,18 @@ from cfnade import load_split, synthetic
 from cfnade.evaluation.rating_metrics import calibration_error, mae, nll, rmse
 from cfnade.exceptions import DataError, ModelError
 from cfnade_baselines import compare as comparison
-from cfnade_baselines import make, presets
-from cfnade_baselines.chart import draw
-from cfnade_baselines.compare import Outcome, Task, chosen, compare, fit_apart, read_result
-from cfnade_baselines.fit_costs import peak_mb
-from cfnade_baselines.one_fit import answer
-from cfnade_baselines.presets import contestant, names
-from cfnade_baselines.report import COLUMNS, as_json, best, standings
+from cfnade_baselines.compare import (
+    JOB_FIELDS,
+    Comparison,
+    FitResult,
+    compare,
+    fit_in_process,
+    select_presets,
+)
+from cfnade_baselines.registry import create, library_version, load_preset, preset_names
+from cfnade_baselines.report import COLUMNS, as_json, best, draw, summarize
+from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.run_fit import peak_mb, run_fit
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +42,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job(data: Path, model: str, split: str = "paper:0", **options: Any) -> dict[str, Any]:
     fingerprint = load_split(str(data), split).fingerprint
-    what = {"model": model, "options": options, "data": str(data), "reading": {}}
-    return what | {"split": split, "fingerprint": fingerprint, "seed": 0, "threads": 1}
+    what = {"model": model, "options": options, "data": str(data), "load_options": {}}
+    what |= {"task": "rating"}
+    return what | {"split": split, "fingerprint": fingerprint, "seed": 0, "n_threads": 1}
 
 
 # -- one fit -------------------------------------------------------------------------------------
 
 
 def test_scores_are_those_of_the_clipped_predictions_on_test(data: Path) -> None:
-    scores = fit_apart(job(data, "means"))["scores"]
+    scores = fit_in_process(job(data, "means"))["scores"]
     parts = load_split(str(data), "paper:0")
     train, test = parts.train, parts.test
     mean = train.values.mean()
@@ -72,22 +79,22 @@ class _Wild:
         self.value = value
         self.seen: list[int] = []
 
-    def fit(self, train: Any, valid: Any, *, seed: int, threads: int | None) -> _Wild:
-        self.seen = [len(train), len(valid), seed, threads or 0]
+    def fit(self, train: Any, valid: Any, *, seed: int, n_threads: int | None) -> _Wild:
+        self.seen = [len(train), len(valid), seed, n_threads or 0]
         return self
 
     def predict(self, users: Any, _: Any) -> Any:
         return np.full(len(users), self.value)
 
-    def probabilities(self, users: Any, _: Any) -> Any:
+    def predict_proba(self, users: Any, _: Any) -> Any:
         return np.tile([0.1, 0.2, 0.3, 0.3, 0.1], (len(users), 1))
 
 
 def test_predictions_beyond_the_scale_are_clipped(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade_baselines.one_fit.make", lambda _: _Wild())
-    scores = answer(job(data, "means"))["scores"]
+    monkeypatch.setattr("cfnade_baselines.run_fit.create", lambda _: _Wild())
+    scores = run_fit(job(data, "means"))["scores"]
     test = load_split(str(data), "paper:0").test
     assert scores["rmse"] == pytest.approx(rmse(test.values, np.full(len(test), 5.0)))
     chances = np.tile([0.1, 0.2, 0.3, 0.3, 0.1], (len(test), 1))
@@ -98,19 +105,19 @@ def test_predictions_beyond_the_scale_are_clipped(
 def test_predictions_that_are_no_numbers_are_a_failure(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade_baselines.one_fit.make", lambda _: _Wild(float("nan")))
-    refusal = answer(job(data, "means"))
+    monkeypatch.setattr("cfnade_baselines.run_fit.create", lambda _: _Wild(float("nan")))
+    refusal = run_fit(job(data, "means"))
     assert refusal["scores"] is None
     assert "200 predictions are not finite" in refusal["reason"]
 
 
 def test_the_fit_never_sees_test_ratings(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = _Wild()
-    monkeypatch.setattr("cfnade_baselines.one_fit.make", lambda _: wild)
-    answer(job(data, "means"))
+    monkeypatch.setattr("cfnade_baselines.run_fit.create", lambda _: wild)
+    run_fit(job(data, "means"))
     parts = load_split(str(data), "paper:0")
     assert wild.seen == [len(parts.train), len(parts.valid), 0, 1]
-    scores = answer(job(data, "means") | {"with_validation": True})["scores"]
+    scores = run_fit(job(data, "means") | {"with_validation": True})["scores"]
     assert wild.seen == [len(parts.train) + len(parts.valid), 0, 0, 1]
     assert scores["valid_rmse"] is None
 
@@ -122,12 +129,12 @@ def test_peak_memory_is_of_that_process_alone(data: Path) -> None:
     assert here is not None
     assert here > block.nbytes / 2**20
     del block
-    assert fit_apart(job(data, "means"))["scores"]["peak_mb"] < 300
+    assert fit_in_process(job(data, "means"))["scores"]["peak_mb"] < 300
 
 
 def test_peak_memory_counts_a_process_that_the_fit_ran() -> None:
     code = (
-        "from cfnade_baselines.fit_costs import peak_mb; import subprocess, sys; print(peak_mb())\n"
+        "from cfnade_baselines.run_fit import peak_mb; import subprocess, sys; print(peak_mb())\n"
     )
     code += "subprocess.run([sys.executable, '-c', 'bytearray(300 * 2**20)']); print(peak_mb())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,13 +144,13 @@ def test_peak_memory_counts_a_process_that_the_fit_ran() -> None:
 
 def test_a_process_that_dies_is_a_reason(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    assert "said nothing" in fit_apart(job(data, "means"))["reason"]
+    assert "printed no result" in fit_in_process(job(data, "means"))["reason"]
 
 
 def test_wrong_options_and_changed_data_are_reasons(data: Path) -> None:
-    assert "must be one of" in answer(job(data, "means", of="film"))["reason"]
+    assert "must be one of" in run_fit(job(data, "means", kind="film"))["reason"]
     changed = job(data, "means") | {"fingerprint": "0" * 32}
-    assert "has changed since" in answer(changed)["reason"]
+    assert "has changed since" in run_fit(changed)["reason"]
 
 
 # -- many fits -----------------------------------------------------------------------------------
@@ -155,7 +162,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     calls: list[tuple[str, str]] = []
 
     def instead(job: dict[str, Any]) -> dict[str, Any]:
-        of = job["options"].get("of", "both")
+        of = job["options"].get("kind", "both")
         calls.append((of, job["split"]))
         if of == "user":
             return {"scores": None, "reason": "it broke"}
@@ -163,7 +170,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
             return {"scores": None, "reason": "needs x; pip install x", "missing": True}
         return {"scores": _scores(1.0 + len(calls) / 100)}
 
-    monkeypatch.setattr(comparison, "fit_apart", instead)
+    monkeypatch.setattr(comparison, "fit_in_process", instead)
     return calls
 
 
@@ -181,7 +188,7 @@ def test_failures_and_missing_libraries_do_not_end_it(
     data: Path, asked: list[tuple[str, str]]
 ) -> None:
     said: list[str] = []
-    outcomes = compare(Task(str(data), {}, 0, 1), MODELS, SPLITS, say=said.append)
+    outcomes = compare(Comparison(str(data), {}, 0, 1), MODELS, SPLITS, report=said.append)
     scored = [(o.model, o.split) for o in outcomes if o.scores]
     assert scored == [(m, s) for m in MODELS[2:] for s in SPLITS]
     assert [o.reason for o in outcomes if o.model == "user-mean"] == ["it broke", "it broke"]
@@ -193,51 +200,71 @@ def test_failures_and_missing_libraries_do_not_end_it(
 def test_what_is_done_is_not_done_again(
     data: Path, asked: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    task = Task(str(data), {}, 0, 1)
-    first = compare(task, ["means"], SPLITS[:1], out=tmp_path)
-    both = compare(task, ["means", "global-mean"], SPLITS, out=tmp_path)
+    task = Comparison(str(data), {}, 0, 1)
+    first = compare(task, ["means"], SPLITS[:1], results=tmp_path / "results.jsonl")
+    both = compare(task, ["means", "global-mean"], SPLITS, results=tmp_path / "results.jsonl")
     assert asked == [("both", "paper:0"), ("both", "paper:1"), *(("global", s) for s in SPLITS)]
     assert both[0] == first[0]
-    compare(Task(str(data), {}, 1, 1), ["means"], SPLITS[:1], out=tmp_path)  # another seed
-    compare(task, ["user-mean"], SPLITS[:1], out=tmp_path)
-    compare(task, ["user-mean"], SPLITS[:1], out=tmp_path)  # a failure is tried again
+    compare(
+        Comparison(str(data), {}, 1, 1), ["means"], SPLITS[:1], results=tmp_path / "results.jsonl"
+    )  # another seed
+    compare(task, ["user-mean"], SPLITS[:1], results=tmp_path / "results.jsonl")
+    compare(
+        task, ["user-mean"], SPLITS[:1], results=tmp_path / "results.jsonl"
+    )  # a failure is tried again
     assert len(asked) == 7
 
 
-def test_results_that_call_the_error_of_means_mae_are_read(
-    data: Path, asked: list[tuple[str, str]], tmp_path: Path
+def test_a_result_is_reused_by_its_options_and_the_version_of_its_library(
+    data: Path, asked: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = Task(str(data), {}, 0, 1)
-    first = compare(task, ["means"], SPLITS[:1], out=tmp_path)
-    (file,) = (tmp_path / "fits").iterdir()
-    file.write_text(file.read_text().replace("mae_of_means", "mae"))
-    assert compare(task, ["means"], SPLITS[:1], out=tmp_path) == first
+    """A new release of this package or another number of threads needs no new fit."""
+    path = tmp_path / "results.jsonl"
+    first = compare(Comparison(str(data), {}, 0, 1), ["means"], SPLITS[:1], results=path)
+    monkeypatch.setattr("cfnade.__version__", "99.0")
+    assert compare(Comparison(str(data), {}, 0, 2), ["means"], SPLITS[:1], results=path) == first
     assert len(asked) == 1
+    monkeypatch.setattr(comparison, "library_version", lambda *_: "library 2.0")
+    compare(Comparison(str(data), {}, 0, 1), ["means"], SPLITS[:1], results=path)
+    assert len(asked) == 2
+    assert {record["library"] for record in ResultsFile(path).records()} == {None, "library 2.0"}
 
 
-def test_committed_results_are_read_whole() -> None:
-    files = list((Path(__file__).parents[2] / "experiments/results/comparison").rglob("fits/*"))
-    assert len(files) > 100
-    for file in files:
-        assert set(COLUMNS) <= set(read_result(file)["scores"])
+def test_library_versions_name_the_distribution() -> None:
+    assert library_version("means", "rating") is None
+    assert str(library_version("ease", "ranking")).startswith("irspack ")
 
 
-def test_a_damaged_result_is_made_again(
-    data: Path, asked: list[tuple[str, str]], tmp_path: Path
+def test_committed_results_are_complete() -> None:
+    results = Path(__file__).parents[2] / "experiments/results/comparison.jsonl"
+    records = ResultsFile(results, JOB_FIELDS).records()
+    assert len(records) > 100
+    for record in records:
+        assert set(COLUMNS[record["task"]]) <= set(record["scores"])
+        assert set(JOB_FIELDS) <= set(record)
+
+
+def test_splits_are_loaded_one_at_a_time(
+    data: Path, asked: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = Task(str(data), {}, 0, 1)
-    compare(task, ["means"], SPLITS[:1], out=tmp_path)
-    file = next((tmp_path / "fits").iterdir())
-    for junk in ("{", "[]", json.dumps({"job": json.loads(file.read_text())["job"]})):
-        file.write_text(junk)
-        compare(task, ["means"], SPLITS[:1], out=tmp_path)
-    assert len(asked) == 4
+    """Only their fingerprints stay in memory."""
+    loaded: list[Any] = []
+
+    def loading(*arguments: Any) -> Any:
+        split = load_split(*arguments)
+        assert all(reference() is None for reference in loaded)
+        loaded.append(weakref.ref(split))
+        return split
+
+    monkeypatch.setattr(comparison, "load_split", loading)
+    compare(Comparison(str(data), {}, 0, 1), ["means"], SPLITS)
+    assert len(loaded) == len(asked) == 2
 
 
 def test_what_cannot_be_compared_is_refused_before_any_fit(
     data: Path, asked: list[tuple[str, str]]
 ) -> None:
-    task = Task(str(data), {}, 0, 1)
+    task = Comparison(str(data), {}, 0, 1)
     wrong: list[tuple[list[str], list[str], type[ValueError], str]] = [
         (["menas"], ["paper:0"], ModelError, "unknown model 'menas'; did you mean 'means'"),
         (["means", "means"], ["paper:0"], ModelError, "'means' is given twice"),
@@ -252,31 +279,27 @@ def test_what_cannot_be_compared_is_refused_before_any_fit(
 
 
 def test_slow_models_are_left_out_of_large_data_unless_named() -> None:
-    slow = [name for name in names() if contestant(name).most_ratings is not None]
+    slow = [name for name in preset_names() if load_preset(name).max_ratings is not None]
     assert "svdpp" in slow
-    few, said_nothing = chosen(None, 100)
-    many, notes = chosen(None, 10**9)
+    few, said_nothing = select_presets(None, 100)
+    many, notes = select_presets(None, 10**9)
     assert {c.name for c in few} - {c.name for c in many} == set(slow)
     assert said_nothing == []
-    assert any(note.startswith("svdpp: left out") for note in notes)
-    assert [c.name for c in chosen(["svdpp"], 10**9)[0]] == ["svdpp"]
+    assert any(note.startswith("svdpp: skipped") for note in notes)
+    assert [c.name for c in select_presets(["svdpp"], 10**9)[0]] == ["svdpp"]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", preset_names())
 def test_every_contestant_is_a_model_that_takes_its_options(name: str) -> None:
     for data in ("ml-1m", "ml-100k"):
-        make(contestant(name).model, **contestant(name).options_for(data))
-    path = Path(presets.__file__).with_name(f"{name}.toml")
-    first = path.read_text().splitlines()[0]
-    assert first.startswith("# cfnade compare ")
-    assert name in first
+        create(load_preset(name).model, **load_preset(name).options_for(data))
 
 
 # -- figures -------------------------------------------------------------------------------------
 
 
-def outcome(model: str, split: str, scores: dict[str, Any] | None, reason: str = "") -> Outcome:
-    return Outcome(model, model.upper(), split, scores, reason or None)
+def outcome(model: str, split: str, scores: dict[str, Any] | None, reason: str = "") -> FitResult:
+    return FitResult(model, model.upper(), split, scores, reason or None)
 
 
 OUTCOMES = [
@@ -290,33 +313,33 @@ OUTCOMES = [
 ]
 
 
-def test_standings_have_means_and_deviations_over_splits() -> None:
-    table = {row.model: row for row in standings(OUTCOMES)}
+def test_summarize_have_means_and_deviations_over_splits() -> None:
+    table = {row.model: row for row in summarize(OUTCOMES)}
     assert list(table) == ["half", "slow", "fast", "gone"]
     slow = table["slow"].figures
     assert slow["rmse"] is not None
     assert slow["rmse"].mean == pytest.approx(0.85)
-    assert slow["rmse"].sd == pytest.approx(np.std([0.8, 0.9], ddof=1))
+    assert slow["rmse"].std == pytest.approx(np.std([0.8, 0.9], ddof=1))
     assert table["fast"].figures["nll"] is None
     assert table["half"].figures["rmse"] is not None
-    assert table["half"].figures["rmse"].sd is None
+    assert table["half"].figures["rmse"].std is None
     assert table["half"].reasons == {"b": "it broke"}
     assert table["gone"].splits == []
 
 
 def test_only_models_on_all_splits_can_be_best() -> None:
-    least = best(standings(OUTCOMES))
+    least = best(summarize(OUTCOMES))
     assert least["rmse"] == pytest.approx(0.85)
     assert least["fit_seconds"] == pytest.approx(2.0)
     assert least["nll"] == pytest.approx(1.2)
-    assert best(standings(OUTCOMES[-1:])) == {}
+    assert best(summarize(OUTCOMES[-1:])) == {}
 
 
 def test_json_holds_every_fit_and_who_was_best() -> None:
     figures = json.loads(json.dumps(as_json(OUTCOMES, {"data": "x"})))
     assert figures["data"] == "x"
     assert figures["best"] == {
-        **dict.fromkeys(COLUMNS, "slow"),
+        **dict.fromkeys(COLUMNS["rating"], "slow"),
         "fit_seconds": "fast",
     }
     half = next(m for m in figures["models"] if m["model"] == "half")
@@ -326,15 +349,15 @@ def test_json_holds_every_fit_and_who_was_best() -> None:
 
 def test_the_picture_has_a_point_for_each_model_on_a_log_axis(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw(standings(OUTCOMES), tmp_path / "new" / "p.svg", "title")
+    draw(summarize(OUTCOMES), tmp_path / "new" / "p.svg", "title")
     first = (tmp_path / "new" / "p.svg").read_bytes()
     for word in (b"FAST", b"SLOW", b"HALF", b"seconds of a fit"):
         assert word in first
     assert b"GONE" not in first
-    draw(standings(OUTCOMES), tmp_path / "q.svg", "title")
+    draw(summarize(OUTCOMES), tmp_path / "q.svg", "title")
     assert (tmp_path / "q.svg").read_bytes() == first
     with pytest.raises(ModelError, match="nothing to draw"):
-        draw(standings(OUTCOMES[-1:]), tmp_path / "r.svg", "title")
+        draw(summarize(OUTCOMES[-1:]), tmp_path / "r.svg", "title")
 
 
 def test_without_matplotlib_it_says_what_to_install(
@@ -342,4 +365,4 @@ def test_without_matplotlib_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModelError, match=r"pip install 'cfnade\[plot\]'"):
-        draw(standings(OUTCOMES), tmp_path / "p.svg", "title")
+        draw(summarize(OUTCOMES), tmp_path / "p.svg", "title")

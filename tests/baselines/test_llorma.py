@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import ModelError
-from cfnade_baselines.llorma import LLORMA, FittedLLORMA
+from cfnade_baselines.llorma import LLORMA
 
 Array = npt.NDArray[np.float64]
 GUIDE_SWEEPS = 15
@@ -62,14 +61,14 @@ def first(random: np.random.Generator, *shape: int) -> Array:
     return V
 
 
-def all_cells(model: FittedLLORMA, train: Dataset) -> Array:
+def all_cells(model: LLORMA, train: Dataset) -> Array:
     users, items = np.indices((train.n_users, train.n_items)).reshape(2, -1)
     return model.predict(users, items).reshape(train.n_users, train.n_items)
 
 
 def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Dataset) -> None:
-    rival = LLORMA(anchors=1, rank=3, bandwidth=1e6, penalty=0.1, sweeps=6, guide_rank=2)
-    model = rival.fit(train, none(train), seed=5, threads=2)
+    model = LLORMA(anchors=1, rank=3, bandwidth=1e6, penalty=0.1, sweeps=6, guide_rank=2)
+    model.fit(train, none(train), seed=5, n_threads=2)
     random = np.random.default_rng(5)
     first(random, train.n_items, 2)  # the guide's
     random.choice(len(train), 1, replace=False)  # the anchor
@@ -81,10 +80,10 @@ def test_one_anchor_and_a_huge_bandwidth_is_plain_low_rank(train: Dataset) -> No
 
 def test_the_local_models_and_their_average_by_the_paper(train: Dataset) -> None:
     """Angles, kernel, weighted fits and Nadaraya–Watson, each written out."""
-    rival = LLORMA(
+    model = LLORMA(
         anchors=3, rank=2, bandwidth=0.35, penalty=0.1, sweeps=3, guide_rank=3, guide_penalty=0.2
     )
-    model = rival.fit(train, none(train), seed=7, threads=2)
+    model.fit(train, none(train), seed=7, n_threads=2)
     random = np.random.default_rng(7)
     values, mask = dense(train)
     guide = plain(values, mask, first(random, train.n_items, 3), 0.2, GUIDE_SWEEPS)
@@ -112,9 +111,9 @@ def test_the_local_models_and_their_average_by_the_paper(train: Dataset) -> None
     )
 
 
-def joint_cost(model: FittedLLORMA, train: Dataset, penalty: float) -> float:
+def joint_cost(model: LLORMA, train: Dataset, penalty: float) -> float:
     """Σ (r - average)² + penalty · Σ share · (|u|² + |v|²), over ratings and anchors."""
-    KU, KV, U, V = (array.astype(np.float64) for array in (*model.kernels, *model.factors))
+    KU, KV, U, V = (array.astype(np.float64) for array in (*model.kernels_, *model.factors_))
     weights = KU[:, train.users] * KV[:, train.items]  # (q, n)
     share = weights / weights.sum(0)
     U, V = U[:, train.users], V[:, train.items]  # (q, n, k)
@@ -126,22 +125,22 @@ def joint_cost(model: FittedLLORMA, train: Dataset, penalty: float) -> float:
 def test_joint_sweeps_go_down_to_a_minimum_of_the_joint_cost(train: Dataset) -> None:
     costs = []
     for sweeps in (0, 1, 5, 150):
-        rival = LLORMA(anchors=2, rank=2, bandwidth=1.5, joint_sweeps=sweeps, joint_penalty=0.1)
-        model = rival.fit(train, none(train), seed=3, threads=1)
+        model = LLORMA(anchors=2, rank=2, bandwidth=1.5, joint_sweeps=sweeps, joint_penalty=0.1)
+        model.fit(train, none(train), seed=3, n_threads=1)
         costs.append(joint_cost(model, train, 0.1))
     assert costs[0] > costs[1] > costs[2] > costs[3]
     # Where the last is, no small step of all factors leads down.
-    random = np.random.default_rng(0)
+    random, factors = np.random.default_rng(0), model.factors_
     for _ in range(20):
-        U, V = (F + random.normal(0, 0.02, F.shape).astype(np.float32) for F in model.factors)
-        assert joint_cost(replace(model, factors=(U, V)), train, 0.1) > costs[-1]
+        U, V = (F + random.normal(0, 0.02, F.shape).astype(np.float32) for F in factors)
+        assert joint_cost(model._set(factors_=(U, V)), train, 0.1) > costs[-1]
 
 
 def test_an_anchor_has_no_say_where_it_reaches_no_rating() -> None:
     """Factors would be zero there, and zero is not a rating."""
     train = synthetic(60, 40, 150, seed=2).ratings
-    rival = LLORMA(anchors=8, rank=2, bandwidth=0.3, guide_rank=3)
-    KU, KV = rival.fit(train, none(train), threads=1).kernels
+    model = LLORMA(anchors=8, rank=2, bandwidth=0.3, guide_rank=3)
+    KU, KV = model.fit(train, none(train), n_threads=1).kernels_
     weights = KU[:, train.users] * KV[:, train.items]  # (q, n)
     for kernel, index in ((KU, train.users), (KV, train.items)):
         for K, w in zip(kernel, weights, strict=True):
@@ -152,7 +151,7 @@ def test_an_anchor_has_no_say_where_it_reaches_no_rating() -> None:
 def test_threads_make_no_difference(train: Dataset) -> None:
     fits = []
     for threads in (1, 3):
-        model = LLORMA(anchors=3, rank=3, joint_sweeps=2).fit(train, none(train), threads=threads)
+        model = LLORMA(anchors=3, rank=3, joint_sweeps=2).fit(train, none(train), n_threads=threads)
         fits.append(all_cells(model, train))
     assert fits[0].tobytes() == fits[1].tobytes()
 
@@ -163,18 +162,18 @@ def test_the_sweep_that_validation_likes_best_is_kept(train: Dataset) -> None:
     options: Any = {"anchors": 3, "rank": 8, "penalty": 1e-3, "guide_rank": 3}
     errors = []
     for sweeps in range(1, 7):
-        model = LLORMA(**options, sweeps=sweeps).fit(rest, none(train), threads=1)
+        model = LLORMA(**options, sweeps=sweeps).fit(rest, none(train), n_threads=1)
         errors.append(np.square(model.predict(valid.users, valid.items) - valid.values).sum())
     assert errors[-1] > min(errors)  # it does overfit, else this shows nothing
     first_rise = next(i for i in range(1, 6) if errors[i] > errors[i - 1])
-    model = LLORMA(**options, sweeps=6).fit(rest, valid, threads=1)
+    model = LLORMA(**options, sweeps=6).fit(rest, valid, n_threads=1)
     error = np.square(model.predict(valid.users, valid.items) - valid.values).sum()
     np.testing.assert_allclose(error, errors[first_rise - 1])
 
 
 def test_the_unknown_gets_means(train: Dataset) -> None:
     rest = train.select((train.users != 4) & (train.items != 7))
-    model = LLORMA(anchors=3, rank=2).fit(rest, none(train), threads=1)
+    model = LLORMA(anchors=3, rank=2).fit(rest, none(train), n_threads=1)
     mean = rest.values.mean()
     stars = model.predict(np.array([-1, 4, 4, -1]), np.array([-1, 7, -1, 0]))
     above = rest.values[rest.items == 0] - mean

@@ -10,7 +10,6 @@ import pytest
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError
-from cfnade_baselines.factor_model import FactorTables
 from cfnade_baselines.means import Means
 
 
@@ -27,7 +26,7 @@ def ratings() -> Dataset:
     )
 
 
-def fitted(ratings: Dataset, **options: Any) -> FactorTables:
+def fitted(ratings: Dataset, **options: Any) -> Means:
     return Means(**options).fit(ratings, ratings.select(np.arange(0)))
 
 
@@ -48,10 +47,10 @@ def test_both_offsets_are_shrunken_sums(ratings: Dataset) -> None:
 def test_each_kind_of_mean_is_that_mean(ratings: Dataset) -> None:
     none: dict[str, Any] = {"item_shrinkage": 0, "user_shrinkage": 0}
     everywhere = np.repeat(ALL, 4), np.tile(ALL, 4)
-    np.testing.assert_allclose(fitted(ratings, of="global", **none).predict(*everywhere), 10 / 3)
-    of_users = fitted(ratings, of="user", **none).predict(ALL, np.zeros(4, int))
+    np.testing.assert_allclose(fitted(ratings, kind="global", **none).predict(*everywhere), 10 / 3)
+    of_users = fitted(ratings, kind="user", **none).predict(ALL, np.zeros(4, int))
     np.testing.assert_allclose(of_users, [3.5, 3.0, 10 / 3, 10 / 3])
-    of_items = fitted(ratings, of="item", **none).predict(np.zeros(4, int), ALL)
+    of_items = fitted(ratings, kind="item", **none).predict(np.zeros(4, int), ALL)
     np.testing.assert_allclose(of_items, [4.0, 2.0, 10 / 3, 10 / 3])
 
 
@@ -61,8 +60,10 @@ def test_predictions_stay_on_the_scale(ratings: Dataset) -> None:
 
 
 def test_what_cannot_be_is_refused(ratings: Dataset) -> None:
-    with pytest.raises(ModelError, match=r"of \(='film'\) must be one of global, user, item, both"):
-        Means(of="film")  # type: ignore[arg-type]
+    with pytest.raises(
+        ModelError, match=r"kind \(='film'\) must be one of global, user, item, both"
+    ):
+        Means(kind="film")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=r"item_shrinkage \(=-1\) must be a number of at least 0"):
         Means(item_shrinkage=-1)
     with pytest.raises(ModelError, match="there are no ratings to learn from"):

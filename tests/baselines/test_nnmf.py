@@ -12,7 +12,7 @@ import torch
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import ModelError, TrainingError
-from cfnade_baselines.nnmf import NNMF, FittedNNMF, TrainingCells
+from cfnade_baselines.nnmf import NNMF, TrainingRatings
 
 Array = npt.NDArray[np.float64]
 
@@ -26,14 +26,14 @@ def none(train: Dataset) -> Dataset:
     return train.select(np.arange(0))
 
 
-def fitted(train: Dataset, **options: Any) -> FittedNNMF:
+def fitted(train: Dataset, **options: Any) -> NNMF:
     small: Any = {"direct": 2, "product": 3, "epochs": 5, "batch": 64, "learning_rate": 0.02}
-    return NNMF(**small | {"penalty": 0.5} | options).fit(train, none(train), seed=4, threads=1)
+    return NNMF(**small | {"penalty": 0.5} | options).fit(train, none(train), seed=4, n_threads=1)
 
 
-def learnt(model: FittedNNMF) -> dict[str, Array]:
-    network = model.network
-    arrays = {"mean": torch.tensor([model.mean]), "users": network.users, "items": network.items}
+def learnt(model: NNMF) -> dict[str, Array]:
+    network = model.network_
+    arrays = {"mean": torch.tensor([model.mean_]), "users": network.users, "items": network.items}
     for i, (weights, bias) in enumerate(network.layers):
         arrays |= {f"weights_{i}": weights, f"bias_{i}": bias}
     return {name: array.numpy().astype(np.float64) for name, array in arrays.items()}
@@ -76,8 +76,8 @@ def cost(a: dict[str, Array], train: Dataset, penalty: float) -> float:
 
 def test_the_loss_is_squared_error_and_the_penalty_on_the_vectors(train: Dataset) -> None:
     model = fitted(train, direct=2, product=0, hidden=(), penalty=0.3)
-    cells = TrainingCells.of(train, float(train.values.mean()), 0.3)
-    loss = float(model.network.loss(cells, torch.arange(len(train))))
+    cells = TrainingRatings.prepare(train, float(train.values.mean()), 0.3)
+    loss = float(model.network_.loss(cells, torch.arange(len(train))))
     assert loss == pytest.approx(cost(learnt(model), train, 0.3), rel=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_the_epoch_that_validation_likes_best_is_kept(train: Dataset) -> None:
     options: Any = {"epochs": 25, "batch": 64, "learning_rate": 0.05, "penalty": 0.0}
     errors = []
     for held_out in (valid, none(train)):
-        model = NNMF(**options).fit(rest, held_out, threads=1)
+        model = NNMF(**options).fit(rest, held_out, n_threads=1)
         errors.append(np.square(model.predict(valid.users, valid.items) - valid.values).mean())
     assert errors[0] < errors[1] - 0.05  # without validation it is the last, which overfits
 
@@ -127,13 +127,13 @@ def test_the_unknown_gets_the_mean_vector(train: Dataset) -> None:
 
 def test_torch_keeps_its_number_of_threads(train: Dataset) -> None:
     before = torch.get_num_threads()
-    NNMF(epochs=1).fit(train, none(train), threads=before + 1)
+    NNMF(epochs=1).fit(train, none(train), n_threads=before + 1)
     assert torch.get_num_threads() == before
 
 
 def test_divergence_is_said(train: Dataset) -> None:
     with pytest.raises(TrainingError, match=r"diverged.*; lower learning_rate \(=1e\+30\)"):
-        NNMF(hidden=(), learning_rate=1e30, epochs=1).fit(train, train, threads=1)
+        NNMF(hidden=(), learning_rate=1e30, epochs=1).fit(train, train, n_threads=1)
 
 
 @pytest.mark.parametrize(

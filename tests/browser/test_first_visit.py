@@ -19,7 +19,7 @@ _SEEN = """nodes => nodes.filter((node) => {
 
 def _in_sight(page: Page) -> list[str]:
     """The films that are wholly on the screen."""
-    return [str(text) for text in page.locator(".film").evaluate_all(_SEEN)]
+    return [str(text) for text in page.locator(".item-card").evaluate_all(_SEEN)]
 
 
 def _answer(visit: Visit, stars: int) -> str:
@@ -59,8 +59,8 @@ def test_a_first_visit_on_a_phone(visit_to: Open, picks: str) -> None:
     expect(told).to_contain_text(asked[-1][:-5])
     visit.picture("phone-rated")
 
-    page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).press("Enter")
-    reasons = page.locator(".film").first.locator(".moves li")
+    visit.more("Why").press("Enter")
+    reasons = page.locator(".item-card").first.locator(".moves li")
     expect(reasons).to_have_count(3)
     sizes = reasons.locator(".bar i").evaluate_all("bars => bars.map(bar => bar.offsetWidth)")
     wide = reasons.locator(".bar").first.evaluate("bar => bar.offsetWidth")
@@ -71,9 +71,9 @@ def test_a_first_visit_on_a_phone(visit_to: Open, picks: str) -> None:
     for size, change in zip(sizes, changes, strict=True):  # half the width is half a star
         assert abs(size - min(abs(change), 0.5) * wide) < 0.02 * wide + 2, (size, change)
     visit.picture("phone-why")
-    page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).press("Enter")
+    visit.more("Why").press("Enter")
 
-    with page.expect_response("**/recommend") as answer:
+    with page.expect_response("**/recommendations") as answer:
         page.get_by_role("button", name="Romance", exact=True).press("Enter")
         visit.settled()
     assert sent(answer.value.request)["genres"] == ["Romance"]
@@ -162,14 +162,14 @@ def test_questions_are_the_models_and_a_film_not_seen_is_not_asked_again(
     visit_to: Open, url: str
 ) -> None:
     visit = visit_to(url)
-    with visit.page.expect_response("**/ask") as first:
+    with visit.page.expect_response("**/items-to-rate") as first:
         visit.arrive(fresh=True)
     page = visit.page
     film = first.value.json()["items"][0]
     expect(page.locator("#ask-film")).to_have_text(re.compile(re.escape(film["title"][:4])))
-    with page.expect_response("**/ask") as second:
+    with page.expect_response("**/items-to-rate") as second:
         page.get_by_role("button", name="Not seen").click()
-    assert sent(second.value.request)["without"] == [film["item"]]
+    assert sent(second.value.request)["exclude_items"] == [film["item"]]
     assert second.value.json()["items"][0]["item"] != film["item"]
     expect(page.locator("#ask input").first).to_be_focused()
     page.reload()

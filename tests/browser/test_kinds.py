@@ -51,7 +51,7 @@ def test_somebody_new_rates_films_and_asks_why(
         visit.rate(text, rating)
     assert visit.mine() == {"Alien 1979": "1", "Notting Hill 1999": "5", "Amélie 2001": "5"}
     assert all(score != unrated.get(film) for film, score in [*visit.scores().items()][:3])
-    page.get_by_role("button", name=re.compile(r"^Why\?")).first.click()
+    visit.more("Why").click()
     lines = page.locator(".moves li")
     expect(lines).to_have_count(3)
     for name in ("Amélie", "Notting Hill", "Alien"):
@@ -75,19 +75,19 @@ def test_an_item_based_model_lists_for_a_known_user(visit_to: Open, urls: dict[s
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("4711")
     page.get_by_label("User id").fill("7")
-    with page.expect_request("**/recommend") as asked:
+    with page.expect_request("**/recommendations") as asked:
         page.get_by_role("button", name="Show", exact=True).click()
-    assert sent(asked.value)["user"] == 7
-    expect(page.locator(".film").first).to_be_visible()
+    assert sent(asked.value)["user_id"] == 7
+    expect(page.locator(".item-card").first).to_be_visible()
     visit.settled()
-    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    visit.more("Why").click()
     expect(page.locator(".moves li").first).to_contain_text(re.compile(r"Rated \d by \d+ pe"))
     expect(page.get_by_role("button", name=re.compile("^Rate it"))).to_have_count(0)
     visit.picture("item-based")
     listed = visit.scores()
     page.reload()
     visit.settled()
-    expect(page.locator(".film").first).to_be_visible()
+    expect(page.locator(".item-card").first).to_be_visible()
     assert visit.scores() == listed
     assert page.get_by_label("User id").input_value() == "7"
 
@@ -98,5 +98,5 @@ def test_a_model_that_knows_time_says_that_it_makes_no_lists(
     page = visit_to(urls["timed"]).page
     page.goto(urls["timed"])
     expect(page.get_by_text("This model knows time and makes no lists")).to_be_visible()
-    for part in ("#mine", "#known", "#films", "#wishes"):
+    for part in ("#mine", "#known", "#films", "#ranking"):
         expect(page.locator(part)).to_be_hidden()

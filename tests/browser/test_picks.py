@@ -40,14 +40,14 @@ def test_the_knob_is_the_taste_and_turns_the_list(visit_to: Open, picks: str) ->
     seen, notes = [], []
     for knob, taste in ((-2, 0.0), (-1, 0.25), (6, 1.0), (0, None)):
         asked = visit.changing(lambda knob=knob: page.fill("#knob", str(knob)))  # type: ignore[misc]
-        assert asked.get("taste") == taste
+        assert asked.get("balance") == taste
         assert "rank" not in asked
         seen.append(visit.listed())
         notes.append(page.locator("#knob-note").inner_text())
     assert seen[0] != seen[2]
     assert len(set(notes)) == 4
     expect(page.locator("#knob")).to_have_attribute("aria-valuetext", "picked and liked")
-    expect(page.locator(".film .words").first).to_contain_text("next pick:")
+    expect(page.locator(".item-card .words").first).to_contain_text("next pick:")
 
 
 # -- genres --------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_genres_filter_and_are_kept(visit_to: Open, picks: str) -> None:
 
 
 def _told(page: Page) -> list[str]:
-    return page.locator(".film").first.locator(".reasons li").all_inner_texts()
+    return page.locator(".item-card").first.locator(".reasons li").all_inner_texts()
 
 
 def test_reasons_are_told_in_words(visit_to: Open, picks: str) -> None:
@@ -88,17 +88,19 @@ def test_reasons_are_told_in_words(visit_to: Open, picks: str) -> None:
     page = visit.page
     visit.rate("Amélie", 5)
     visit.rate("Alien", 1)
-    with page.expect_response(lambda answer: '"pick"' in (answer.request.post_data or "")) as told:
-        page.locator(".film").first.get_by_role("button", name=re.compile(r"^Why\?")).click()
-    expect(page.locator(".film").first.locator(".reasons li")).to_have_count(2)
+    with page.expect_response(
+        lambda answer: '"interaction"' in (answer.request.post_data or "")
+    ) as told:
+        visit.more("Why").click()
+    expect(page.locator(".item-card").first.locator(".reasons li")).to_have_count(2)
     wanted = []
-    for line in told.value.json()["moved"]:
-        word = "Although" if line["times"] < 0.995 else "Because"
+    for line in told.value.json()["contributions"]:
+        word = "Although" if line["lift"] < 0.995 else "Because"
         did = "liked Amélie" if line["rating"] == 5 else "rated Alien 1"
-        shown = f"{line['times']:.1f}" if line["times"] >= 0.95 else f"{line['times']:.2f}"
+        shown = f"{line['lift']:.1f}" if line["lift"] >= 0.95 else f"{line['lift']:.2f}"
         wanted.append(f"{word} you {did}: {shown} times as likely")
     assert _told(page) == wanted
-    expect(page.locator(".film").first.locator(".moves li")).to_have_count(2)
+    expect(page.locator(".item-card").first.locator(".moves li")).to_have_count(2)
     visit.picture("why-picks")
 
 
@@ -110,34 +112,34 @@ def test_more_like_this_and_back(visit_to: Open, picks: str) -> None:
     page = visit.page
     visit.rate("Casablanca", 5)
     before = visit.listed()
-    card = page.locator(".film").filter(has_text="Notting Hill")
-    with page.expect_response("**/similar") as told:
-        card.get_by_role("button", name="More like this Notting Hill (1999)").click()
+    card = page.locator(".item-card").filter(has_text="Notting Hill")
+    with page.expect_response("**/similar?**") as told:
+        visit.more("More like this Notting Hill (1999)", card).click()
     visit.settled()
     expect(page.get_by_role("heading", name="More like Notting Hill (1999)")).to_be_visible()
     like = told.value.json()
-    assert (like["item"], like["by"]) == (ITEM["Notting Hill (1999)"], "times")
+    assert (like["item"], like["metric"]) == (ITEM["Notting Hill (1999)"], "lift")
     titles = [re.sub(r"^(.*), The\b", r"\1", film["title"]) for film in like["items"]]
     assert _short(visit.listed()) == [
         f"{re.split(r'[ ,:]', one)[0]} {one[-5:-1]}" for one in titles
     ]
     assert "Casablanca 1942" in visit.listed()  # what was rated may be like it, too
-    expect(page.locator(".film .words").first).to_contain_text("times as likely after it")
+    expect(page.locator(".item-card .words").first).to_contain_text("times as likely after it")
     expect(page.get_by_role("button", name="← Back to the list")).to_be_focused()
     expect(page.locator("#live")).to_contain_text("More like Notting Hill (1999). First:")
-    expect(page.locator("#wishes")).to_be_hidden()
+    expect(page.locator("#ranking")).to_be_hidden()
     visit.picture("more-like-this")
     page.keyboard.press("Enter")
     visit.settled()
     assert visit.listed() == before
     expect(page.get_by_role("region", name="For you")).to_be_visible()
-    expect(card.get_by_role("button", name=re.compile("^More like this"))).to_be_focused()
+    expect(card.locator(".menu-button")).to_be_focused()
 
 
 def test_another_taste_leads_back_to_the_list(visit_to: Open, picks: str) -> None:
     visit = _arrived(visit_to, picks)
     page = visit.page
-    page.get_by_role("button", name=re.compile("^More like this")).first.click()
+    visit.more("More like this").click()
     visit.settled()
     expect(page.locator("#back")).to_be_visible()
     page.locator("#chips button").first.click()
@@ -149,13 +151,13 @@ def test_another_taste_leads_back_to_the_list(visit_to: Open, picks: str) -> Non
 
 def test_a_model_without_picks_finds_likes_too(visit: Visit) -> None:
     page = visit.page
-    page.get_by_role("button", name=re.compile("^More like this")).first.click()
+    visit.more("More like this").click()
     visit.settled()
     assert len(visit.listed()) == 20
-    expect(page.locator(".film .words").first).to_contain_text("(80")
+    expect(page.locator(".item-card .words").first).to_contain_text("(80")
     page.click("#back")
     visit.settled()
-    expect(page.locator("#wishes")).to_be_visible()
+    expect(page.locator("#ranking")).to_be_visible()
 
 
 # -- hearts --------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ def test_hearts_turn_the_list_around(visit_to: Open, hearts: str) -> None:
     page = visit.page
     for text in ("Amélie", "Notting Hill"):
         asked = visit.changing(visit.find(text).first.click)
-    assert asked["picked"] == [ITEM["Notting Hill (1999)"], ITEM["Amélie (2001)"]]
+    assert asked["interactions"] == [ITEM["Notting Hill (1999)"], ITEM["Amélie (2001)"]]
     assert "ratings" not in asked
     assert _mine(visit) == ["Notting Hill 1999", "Amélie 2001"]
     expect(page.locator("#rated .heart")).to_have_count(2)
@@ -187,8 +189,8 @@ def test_hearts_turn_the_list_around(visit_to: Open, hearts: str) -> None:
 def test_a_heart_on_a_card_picks_and_takes_back(visit_to: Open, hearts: str) -> None:
     visit = _arrived(visit_to, hearts)
     page = visit.page
-    title = page.locator(".film h3").first.inner_text().strip()
-    card = page.locator(".film").filter(has_text=title)
+    title = page.locator(".item-card h3").first.inner_text().strip()
+    card = page.locator(".item-card").filter(has_text=title)
     heart = card.get_by_role("button", name=re.compile("^Pick it"))
     expect(heart).to_have_attribute("aria-pressed", "false")
     visit.changing(heart.click)
@@ -208,7 +210,7 @@ def test_nothing_speaks_of_stars(visit_to: Open, hearts: str) -> None:
     page = visit.page
     for text in ("Amélie", "Alien"):
         visit.changing(visit.find(text).first.click)
-    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    visit.more("Why").click()
     expect(page.locator(".reasons li")).to_have_count(2)
     page.locator("footer summary").click()
     expect(page.locator("#dial")).to_be_hidden()
@@ -232,7 +234,7 @@ def test_all_of_it_can_be_read(
     visit.arrive()
     page = visit.page
     visit.changing(page.get_by_role("button", name="Romance", exact=True).click)
-    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    visit.more("Why").click()
     expect(page.locator(".reasons li").first).to_be_visible()
     assert hard_to_read(page) == []
     visit.picture(f"{kind}-{scheme}", whole=True)

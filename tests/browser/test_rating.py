@@ -64,12 +64,12 @@ def test_what_the_page_asks_is_what_was_entered(visit: Visit) -> None:
 
 
 def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
-    with visit.page.expect_response("**/recommend") as answer:
+    with visit.page.expect_response("**/recommendations") as answer:
         visit.page.click("#clear")
     visit.settled()
     first = answer.value.json()["items"][0]
-    card = visit.page.locator(".film").first
-    for name, given in (("--size", "probabilities"), ("--usual", "usual")):
+    card = visit.page.locator(".item-card").first
+    for name, given in (("--size", "probabilities"), ("--usual", "baseline")):
         script = f"bars => bars.map(bar => Number(bar.style.getPropertyValue('{name}')))"
         sizes = card.locator(".bars i").evaluate_all(script)
         tallest = max(first[given]) / max(sizes)
@@ -78,11 +78,11 @@ def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
     told = card.get_by_role("img").get_attribute("aria-label") or ""
     percents = [int(text) for text in re.findall(r": (?:under )?(\d+) %", told)]
     others = re.findall(r"\d (?:under )?(\d+)", told.partition("in %:")[2])
-    assert [int(text) for text in others] == [max(round(100 * one), 1) for one in first["usual"]]
+    assert [int(text) for text in others] == [max(round(100 * one), 1) for one in first["baseline"]]
     assert percents == [max(round(100 * chance), 1) for chance in chances]
     low, high = first["interval"]
     assert f"{low:g}\u00a0to\u00a0{high:g}" in card.locator(".note").first.inner_text()
-    assert float(card.locator(".score").inner_text()[:3]) == round(first["expected"], 1)
+    assert float(card.locator(".score").inner_text()[:3]) == round(first["prediction"], 1)
 
 
 def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
@@ -90,8 +90,8 @@ def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
     page.click("#clear")
     for text, rating in _NEW.items():
         visit.rate(text, rating)
-    card = page.locator(".film").first
-    card.get_by_role("button", name=re.compile(r"^Why\?")).click()
+    card = page.locator(".item-card").first
+    visit.more("Why", card).click()
     lines = card.locator(".moves li")
     expect(lines).to_have_count(3)
     told = lines.locator(".by").all_inner_texts()
@@ -104,7 +104,7 @@ def test_why_opens_and_follows_what_is_removed(visit: Visit) -> None:
     title = card.locator("h3").inner_text()
     page.get_by_role("button", name="Remove Alien (1979)").click()
     visit.settled()
-    same = page.locator(".film").filter(has_text=title)
+    same = page.locator(".item-card").filter(has_text=title)
     expect(same.locator(".moves li")).to_have_count(2)
     expect(same.locator(".moves")).not_to_contain_text("Alien")
 
@@ -134,9 +134,9 @@ def test_undo_takes_back_one_step_at_a_time(visit_to: Open, url: str) -> None:
 
 def test_a_film_of_the_list_can_be_rated_there(visit: Visit) -> None:
     page = visit.page
-    card = page.locator(".film").nth(1)
+    card = page.locator(".item-card").nth(1)
     title = card.locator("h3").inner_text()
-    held = page.locator(".film").filter(has_text=title)
+    held = page.locator(".item-card").filter(has_text=title)
     card.get_by_role("button", name=re.compile("^Rate it")).click()
     for name in ("2 of 5", "4 of 5"):  # thinking again: the film stays while it is being rated
         visit.changing(held.get_by_role("radio", name=name, exact=True).check)
@@ -148,25 +148,29 @@ def test_a_film_of_the_list_can_be_rated_there(visit: Visit) -> None:
 
 def test_the_dial_weighs_what_is_personal(visit: Visit) -> None:
     for knob, times in ((-4, 0.0), (-1, 0.75), (3, 3.0)):
-        with visit.page.expect_response("**/recommend") as answer:
+        with visit.page.expect_response("**/recommendations") as answer:
             visit.page.fill("#knob", str(knob))
         visit.settled()
         asked = sent(answer.value.request)
-        assert (asked["n"], asked["own"]) == (20, times)
+        assert (asked["n"], asked["personalization"]) == (20, times)
         titles = [film["title"] for film in answer.value.json()["items"]]
         assert _names(visit.listed()) == [*map(_as_shown, titles)]
     asked = visit.changing(lambda: visit.page.fill("#knob", "0"))
-    assert "own" not in asked
+    assert "personalization" not in asked
 
 
 def test_thinly_rated_films_are_hidden_and_can_be_shown(visit: Visit) -> None:
     page = visit.page
 
     def pretend(asked: dict[str, object]) -> dict[str, object]:
-        return {"hidden": 7, "min_ratings": 20} if "min_ratings" not in asked else {"hidden": 0}
+        return (
+            {"n_hidden_items": 7, "min_ratings": 20}
+            if "min_ratings" not in asked
+            else {"n_hidden_items": 0}
+        )
 
     page.route(
-        "**/recommend",
+        "**/recommendations",
         lambda route: route.fulfill(json=route.fetch().json() | pretend(sent(route.request))),
     )
     visit.changing(lambda: page.click("#clear"))

@@ -81,7 +81,7 @@ def test_without_storage_the_page_works(visit_to: Open, url: str) -> None:
 
 @pytest.fixture(scope="module")
 def locked(films: Path) -> Iterator[str]:
-    with serving(films, key="open sesame") as url:
+    with serving(films, api_key="open sesame") as url:
         yield url
 
 
@@ -116,13 +116,13 @@ def test_a_server_error_is_told_and_can_be_retried(visit: Visit) -> None:
     page = visit.page
     before = visit.listed()
     problem = {"title": "Oops", "status": 500, "detail": "The model is out to lunch."}
-    page.route("**/recommend", lambda route: route.fulfill(status=500, json=problem))
+    page.route("**/recommendations", lambda route: route.fulfill(status=500, json=problem))
     page.fill("#knob", "-4")
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("The model is out to lunch. The list below is older.")
     visit.picture("trouble")
     assert visit.listed() == before
-    page.unroute("**/recommend")
+    page.unroute("**/recommendations")
     visit.changing(alert.get_by_role("button", name="Try again").click)
     expect(alert).to_be_hidden()
 
@@ -152,14 +152,14 @@ def test_a_busy_server_is_asked_again(visit: Visit) -> None:
         else:
             route.continue_()
 
-    visit.page.route("**/recommend", busy_once)
+    visit.page.route("**/recommendations", busy_once)
     visit.changing(lambda: visit.page.fill("#knob", "2"))
     assert len(tries) == 2
     expect(visit.page.get_by_role("alert")).to_be_hidden()
 
 
 def test_an_answer_that_breaks_off_is_an_error_too(visit: Visit) -> None:
-    visit.page.route("**/recommend", lambda route: route.fulfill(body='{"items": ['))
+    visit.page.route("**/recommendations", lambda route: route.fulfill(body='{"items": ['))
     visit.page.fill("#knob", "1")
     expect(visit.page.get_by_role("alert")).to_contain_text("cannot be reached")
 
@@ -178,14 +178,14 @@ def test_an_old_answer_never_replaces_a_newer_one(visit: Visit) -> None:
         else:
             route.continue_()
 
-    page.route("**/recommend", hold_first)
+    page.route("**/recommendations", hold_first)
     page.click("#clear")
     page.wait_for_timeout(400)
     visit.rate("Alien", 5)
     listed = visit.scores()
     assert len(waiting) == 1
     # Its page has turned away; an answer is still allowed, and must change nothing.
-    old = {"items": [], "hidden": 0, "min_ratings": 1, "ignored": []}
+    old = {"items": [], "n_hidden_items": 0, "min_ratings": 1, "ignored": []}
     waiting[0].fulfill(json=old)
     page.wait_for_timeout(300)
     assert visit.scores() == listed
@@ -205,10 +205,10 @@ def test_skeletons_until_the_first_answer(visit_to: Open, url: str) -> None:
     visit = visit_to(url)
     page = visit.page
     held: list[Route] = []
-    page.route("**/recommend", lambda route: held.append(route))
+    page.route("**/recommendations", lambda route: held.append(route))
     page.goto(url)
     expect(page.locator("#ask")).to_be_visible()
-    assert page.locator(".ghost").count() >= 4
+    assert page.locator(".skeleton").count() >= 4
     expect(page.locator("#films")).to_have_attribute("aria-busy", "true")
     visit.picture("waiting")
     held[0].continue_()

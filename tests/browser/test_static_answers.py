@@ -32,31 +32,34 @@ NOBODY: dict[str, Any] = {"ratings": []}
 SOME = [ITEM["Alien (1979)"], ITEM["Metropolis (1926)"], 99_999]
 ASKED: dict[str, tuple[str, dict[str, Any] | None]] = {
     "what it is": ("model", None),
-    "a list": ("recommend", RATED),
-    "a list for a stranger": ("recommend", NOBODY),
-    "a short list": ("recommend", RATED | {"n": 3}),
-    "everybody's": ("recommend", RATED | {"own": 0.0}),
-    "what is special": ("recommend", RATED | {"own": 5.0}),
-    "of a genre": ("recommend", RATED | {"genres": ["Comedy", "Romance"], "min_ratings": 0}),
-    "of a decade": ("recommend", RATED | {"decades": [1970, 1990]}),
-    "not some": ("recommend", RATED | {"without": [ITEM["Matrix, The (1999)"]]}),
+    "a list": ("recommendations", RATED),
+    "a list for a stranger": ("recommendations", NOBODY),
+    "a short list": ("recommendations", RATED | {"n": 3}),
+    "everybody's": ("recommendations", RATED | {"personalization": 0.0}),
+    "what is special": ("recommendations", RATED | {"personalization": 5.0}),
+    "of a genre": ("recommendations", RATED | {"genres": ["Comedy", "Romance"], "min_ratings": 0}),
+    "of a decade": ("recommendations", RATED | {"decades": [1970, 1990]}),
+    "not some": ("recommendations", RATED | {"exclude_items": [ITEM["Matrix, The (1999)"]]}),
     "of some, rated ones too": (
-        "recommend",
-        RATED | {"items": SOME, "n": 3, "exclude_seen": False, "min_ratings": 0},
+        "recommendations",
+        RATED | {"candidate_items": SOME, "n": 3, "exclude_seen": False, "min_ratings": 0},
     ),
-    "why": ("explain", RATED | {"item": ITEM["Solaris (Solyaris) (1972)"]}),
-    "why one that is rated": ("explain", RATED | {"item": ITEM["Alien (1979)"]}),
-    "why a stranger": ("explain", NOBODY | {"item": ITEM["Alien (1979)"]}),
-    "more like it": ("similar", {"item": ITEM["Alien (1979)"], "n": 6}),
-    "the first question": ("ask", NOBODY | {"n": 1}),
-    "the next question": ("ask", RATED | {"n": 1, "without": [ITEM["Solaris (Solyaris) (1972)"]]}),
-    "the map": ("map", None),
+    "why": ("explanations", RATED | {"item": ITEM["Solaris (Solyaris) (1972)"]}),
+    "why one that is rated": ("explanations", RATED | {"item": ITEM["Alien (1979)"]}),
+    "why a stranger": ("explanations", NOBODY | {"item": ITEM["Alien (1979)"]}),
+    "more like it": (f"items/{ITEM['Alien (1979)']}/similar?n=6", None),
+    "the first question": ("items-to-rate", NOBODY | {"n": 1}),
+    "the next question": (
+        "items-to-rate",
+        RATED | {"n": 1, "exclude_items": [ITEM["Solaris (Solyaris) (1972)"]]},
+    ),
+    "the map": ("item-map", None),
     "by a part of a title": ("items?q=harry+met&limit=8", None),
     "by nothing": ("items?q=&limit=8", None),
     "from elsewhere": (
-        "match",
+        "items/match",
         {
-            "films": [
+            "items": [
                 {"title": "The Matrix", "year": 1999},
                 {"title": "Solyaris", "year": 1972},
                 {"title": "AMELIE"},
@@ -96,7 +99,7 @@ def both(
 def test_the_answer_is_the_services(name: str, both: Any) -> None:
     """All that the static page says; it may say less, where the page does not look."""
     served, static = both(*ASKED[name])
-    for of_its_own in ("local", "name", "limits"):
+    for of_its_own in ("is_local", "name", "limits"):
         static.pop(of_its_own, None)
     compare(static, served, name)
 

@@ -116,7 +116,7 @@ def test_ratings_stay_in_the_browser(
         after = visit.listed()
         assert after != before
         assert after[0] in {title.replace(" (", " ").removesuffix(")") for title in LOVE}
-        visit.page.locator(".film").first.get_by_role("button", name="Why?").click()
+        visit.more("Why").click()
         expect(visit.page.locator(".moves li")).to_have_count(3)
         visit.picture(f"static-{width}")
         visit.page.get_by_role("button", name="Map", exact=True).click()

@@ -33,7 +33,7 @@ def test_eight_films_are_on_a_screen(arrived: Visit) -> None:
     page = arrived.page
     expect(page.locator("#changes")).to_be_visible()
     page.evaluate("scrollTo(0, 0)")
-    bottoms = page.locator(".film").evaluate_all(
+    bottoms = page.locator(".item-card").evaluate_all(
         "films => films.map(film => film.getBoundingClientRect().bottom)"
     )
     assert sum(bottom <= 900 for bottom in bottoms) >= 8
@@ -44,11 +44,10 @@ def test_what_is_kept_for_later_is_a_list_of_its_own(arrived: Visit) -> None:
     page = arrived.page
     kept = [arrived.listed()[2], arrived.listed()[5]]
     for title in kept:
-        card = page.locator(".film").filter(has_text=title)
-        card.get_by_role("button", name=re.compile("^Watch later")).click()
+        card = page.locator(".item-card").filter(has_text=title)
+        arrived.more("Watch later", card).click()
         arrived.settled()
-        pressed = card.get_by_role("button", name=re.compile("^Watch later"))
-        expect(pressed).to_have_attribute("aria-pressed", "true")
+        expect(arrived.more("Watch later", card)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#later-count")).to_have_text("2")
     page.reload()
     arrived.settled()
@@ -56,12 +55,12 @@ def test_what_is_kept_for_later_is_a_list_of_its_own(arrived: Visit) -> None:
     arrived.settled()
     expect(page.get_by_role("heading", name="Watch later")).to_be_visible()
     assert set(arrived.listed()) == set(kept)
-    expect(page.locator("#wishes")).to_be_hidden()
+    expect(page.locator("#ranking")).to_be_hidden()
     arrived.picture("later")
-    page.get_by_role("button", name=re.compile("^Watch later")).first.click()
+    arrived.more("Watch later").click()
     arrived.settled()
     assert len(arrived.listed()) == 1
-    page.get_by_role("button", name=re.compile("^Watch later")).first.click()
+    arrived.more("Watch later").click()
     arrived.settled()
     expect(page.get_by_text("Nothing kept yet: press “Watch later” on a film.")).to_be_visible()
     page.locator("#views").get_by_role("button", name="For you").click()
@@ -72,22 +71,20 @@ def test_what_is_kept_for_later_is_a_list_of_its_own(arrived: Visit) -> None:
 def test_not_for_me_is_never_listed_again_unless_brought_back(arrived: Visit) -> None:
     page = arrived.page
     first, second = arrived.listed()[:2]
-    button = page.locator(".film").first.get_by_role("button", name=re.compile("^Not for me"))
+    button = arrived.more("Not for me")
     asked = arrived.changing(button.click)
-    assert len(asked["without"]) == 1
+    assert len(asked["exclude_items"]) == 1
     assert arrived.listed()[0] == second
-    assert page.evaluate("document.activeElement.closest('.film, #list') !== null")
+    assert page.evaluate("document.activeElement.closest('.item-card, #list') !== null")
     expect(page.locator("#live")).to_contain_text("List updated")
     expect(page.locator("#away-text")).to_have_text("1 film is not for you.")
     page.reload()
     arrived.settled()
     assert first not in arrived.listed()
     asked = arrived.changing(page.get_by_role("button", name="List them again").click)
-    assert "without" not in asked
+    assert "exclude_items" not in asked
     assert arrived.listed()[0] == first
-    arrived.changing(
-        page.locator(".film").first.get_by_role("button", name=re.compile("^Not for me")).click
-    )
+    arrived.changing(arrived.more("Not for me").click)
     arrived.changing(lambda: page.click("#undo"))
     assert arrived.listed()[0] == first
 
@@ -117,7 +114,7 @@ def test_the_map_lights_up_where_the_taste_is(visit_to: Open, picks: str) -> Non
     visit = visit_to(picks)
     visit.arrive(fresh=True)
     page = visit.page
-    with page.expect_response("**/map") as told:
+    with page.expect_response("**/item-map") as told:
         page.locator("#views").get_by_role("button", name="Map").click()
     places = told.value.json()["items"]
     assert len(places) == len(SPACE + LOVE)
@@ -155,7 +152,7 @@ def _brightness(visit: Visit) -> float:
 
 def test_a_click_on_the_map_means_the_film_there(arrived: Visit) -> None:
     page = arrived.page
-    with page.expect_response("**/map") as told:
+    with page.expect_response("**/item-map") as told:
         page.locator("#views").get_by_role("button", name="Map").click()
     film = told.value.json()["items"][3]
     expect(page.locator("#map-bright li").first).to_be_visible()
@@ -178,7 +175,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = split(ratings("1-5", bare=True), "paper:0")
     done = train(data, plan_side("user", {"hidden": (8,)}, settings))
     checkpoint.save(done.model, folder)
-    with serving(folder, noun="book") as url:
+    with serving(folder, item_name="book") as url:
         yield url
 
 
@@ -188,8 +185,8 @@ def test_books_are_called_books(visit_to: Open, nameless: str) -> None:
     page = visit.page
     expect(page.locator("h1")).to_contain_text("Rate a few books.")
     expect(page.get_by_text("Find a book that you have read")).to_be_visible()
-    expect(page.get_by_role("button", name=re.compile("^Read later")).first).to_be_visible()
-    page.get_by_role("button", name=re.compile("^Why")).first.click()
+    expect(visit.more("Read later")).to_be_visible()
+    visit.more("Why").click()
     expect(page.get_by_text(re.compile("of this book"))).to_be_visible()
     page.locator("footer summary").click()
     said = page.locator("body").inner_text() + page.locator("body").aria_snapshot()
@@ -204,10 +201,10 @@ def test_titles_that_are_ids_are_titles(visit_to: Open, serve: Serve, tmp_path: 
     visit = visit_to(serve(trained(tmp_path / "titled", ids_are_titles=True)))
     visit.arrive()
     page = visit.page
-    page.get_by_role("button", name=re.compile("^More like this")).first.click()
+    visit.more("More like this").click()
     visit.settled()
-    with page.expect_response("**/explain") as told:
-        page.get_by_role("button", name=re.compile("^Why")).first.click()
+    with page.expect_response("**/explanations") as told:
+        visit.more("Why").click()
     assert sent(told.value.request)["item"]
     expect(page.locator(".moves li").first).to_be_visible()
     assert "Item " not in page.locator("body").inner_text()

@@ -24,7 +24,7 @@ _TIMERS = """{
   };
   window.clearTimeout = (timer) => { due.delete(timer); clear(timer); };
 }"""
-_SETTLED = """() => due.size === 0 && !document.querySelector(".ghost")
+_SETTLED = """() => due.size === 0 && !document.querySelector(".skeleton")
   && document.querySelector("#films[aria-busy=false]")"""
 _STILL = """() => document.getAnimations().every((one) =>
   one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)"""
@@ -85,6 +85,13 @@ class Visit:
         expect(options.first).to_be_visible()
         return options
 
+    def more(self, name: str, card: Locator | None = None) -> Locator:
+        """Open the menu of a card, the first if none is given; the button that begins so."""
+        card = card or self.page.locator(".item-card").first
+        if not card.locator(".menu").is_visible():
+            card.locator(".menu-button").click()
+        return card.locator(".menu").get_by_role("button", name=re.compile(f"^{re.escape(name)}"))
+
     def rate(self, text: str, rating: float, of: float = 5) -> None:
         """Find a film, take the first and give it stars, by pointer."""
         self.find(text).first.click()
@@ -94,7 +101,7 @@ class Visit:
 
     def changing(self, act: Callable[[], Any]) -> dict[str, Any]:
         """What the page asks /recommend after an act."""
-        with self.page.expect_request("**/recommend") as asked:
+        with self.page.expect_request("**/recommendations") as asked:
             act()
         self.settled()
         return sent(asked.value)
@@ -110,15 +117,19 @@ class Visit:
         self.settled()
         return report.inner_text()
 
+    def still(self) -> None:
+        """Until films that change places have arrived."""
+        self.page.wait_for_function(_STILL)
+
     def picture(self, name: str, *, whole: bool = False) -> None:
-        self.page.wait_for_function(_STILL)  # films that change places have arrived
+        self.still()
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=whole)
 
     # -- seeing --------------------------------------------------------------------------------
 
     def listed(self) -> list[str]:
         """The films of the list, best first."""
-        texts = self.page.locator(".film h3").evaluate_all(_WITHOUT_OTHER_NAMES)
+        texts = self.page.locator(".item-card h3").evaluate_all(_WITHOUT_OTHER_NAMES)
         return [str(text).strip() for text in texts]
 
     def scores(self) -> dict[str, float]:

@@ -147,13 +147,13 @@ def test_wrong_large_jobs_are_one_error(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ["spark"])
+@pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_an_engine_that_is_not_installed_is_one_error(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+    shell: Shell, user_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     for name in ("ray", "pyspark", "pyspark.sql"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
-    done = shell("data", "shard", tmp_path / "r.csv", "--out", tmp_path / "out", "--engine", engine)
+    command = ("batch", "recommend", user_model, "--out", tmp_path / "out", "--engine", engine)
+    done = shell(*command)
     assert done.code == 1
     assert f"pip install 'cfnade[{engine}]'" in done.said

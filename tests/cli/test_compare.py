@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cfnade_baselines import compare as comparison
-from cfnade_baselines.one_fit import answer
+from cfnade_baselines.run_fit import run_fit
 
 Shell = Any
 
@@ -18,7 +18,7 @@ Shell = Any
 @pytest.fixture(autouse=True)
 def _fits_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """That each has one of its own is seen in tests/baselines; here it would only take time."""
-    monkeypatch.setattr(comparison, "fit_apart", answer)
+    monkeypatch.setattr(comparison, "fit_in_process", run_fit)
 
 
 def test_a_table_with_the_best_marked_and_figures_in_a_folder(
@@ -34,7 +34,7 @@ def test_a_table_with_the_best_marked_and_figures_in_a_folder(
     assert [m["model"] for m in figures["models"]] == ["means", "global-mean"]
     rmse = figures["models"][0]["rmse"]
     assert lines[1][:4] == ["user", "and", "item", "means"]
-    assert lines[1][4:7] == [f"{rmse['mean']:.4f}", "±", f"{rmse['sd']:.4f}*"]
+    assert lines[1][4:7] == [f"{rmse['mean']:.4f}", "±", f"{rmse['std']:.4f}*"]
     assert "*" not in lines[2][2]
     assert figures["best"]["rmse"] == "means"
     assert "means on paper:1" in done.err
@@ -53,10 +53,10 @@ def test_a_picture_beside_the_figures(shell: Shell, ratings_file: Path, tmp_path
 def test_a_missing_library_is_a_line_and_not_the_end(
     shell: Shell, ratings_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CFNADE_LENSKIT_PYTHON", "/no/such/python")
+    monkeypatch.setitem(sys.modules, "lenskit.als", None)
     done = shell("compare", ratings_file, "--models", "als,means")
     assert done.code == 0
-    assert "als on paper:0: CFNADE_LENSKIT_PYTHON=/no/such/python" in done.said
+    assert "als on paper:0: als needs lenskit" in done.said
     assert "user and item means" in done.out
     alone = shell("compare", ratings_file, "--models", "als")
     assert alone.code == 1

@@ -92,6 +92,6 @@ def test_a_service_says_that_it_compiles_before_it_loads(
     shell: Shell, user_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fastapi")
-    monkeypatch.setattr("cfnade.server.run.run_server", lambda settings: print(settings.folder))
+    monkeypatch.setattr("cfnade.server.run.run_server", lambda settings: print(settings.model_dir))
     done = shell("serve", user_model)
     assert (done.out, done.err) == (f"{user_model}\n", f"{COMPILATION_MESSAGE}\n")

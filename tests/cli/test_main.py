@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -170,20 +171,33 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(below, (*path, name))
 
 
-@pytest.mark.parametrize("path", list(commands(typer.main.get_command(app))), ids=" ".join)
-def test_every_help_page_fits_a_terminal_and_has_examples(
-    shell: Shell, path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+PATHS = [("compare",), *commands(typer.main.get_command(app))]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_every_help_page_has_one_line_for_each_option_and_examples(
+    shell: Shell, path: tuple[str, ...], columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", str(columns))
     page = shell(*path, "--help").out
     assert f"Usage: {' '.join(['cfnade', *path])}" in page
-    first = page.splitlines()[0]
-    assert first.endswith(".")
-    assert len(first) < 80
-    options = page.partition("Options:")[2].partition("Examples:")[0]
-    names = [line for line in options.splitlines() if line.startswith("  -")]
-    assert names
-    # One line each: no line continues the description of an option.
-    assert not [line for line in options.splitlines() if line.startswith("     ")]
-    is_group = "COMMAND" in page.partition("Usage:")[2].splitlines()[0]
-    assert is_group or "Examples:\n  cfnade" in page or "Examples:\n  torchrun" in page
+    assert page.splitlines()[0].endswith(".")
+    assert max(map(len, page.splitlines())) < columns
+    body, _, examples = page.partition("\nExamples:\n")
+    rows = [line for line in body.splitlines() if line.startswith("  ")]
+    assert rows
+    assert not [row for row in rows if row.startswith("    ")]  # no description has a second line
+    assert examples
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_every_example_is_a_valid_command(shell: Shell, path: tuple[str, ...]) -> None:
+    examples = shell(*path, "--help").out.partition("\nExamples:\n")[2].strip().splitlines()
+    for example in examples:
+        words = shlex.split(example)
+        words = words[words.index("cfnade") + 1 :]
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # parses, and does not run

@@ -1,11 +1,11 @@
-"""Workers of Ray and of Spark are ranks like any others; each in an environment that has it.
+"""Workers of Ray and of Spark are ranks like any others.
 
 Two ranks give the same bits whoever started them (see test_torchrun.py).
 """
 
 from __future__ import annotations
 
-import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +28,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
 def train_on(
     engine: str, shards: ShardedRatings, out: Path, *more: str
 ) -> subprocess.CompletedProcess[str]:
-    if importlib.util.find_spec(ENGINES[engine]) is None:
-        pytest.skip(f"{engine} is not installed; make test-engines has it")
+    pytest.importorskip(ENGINES[engine])
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
     command = [
         "train-distributed",
         str(shards.folder),

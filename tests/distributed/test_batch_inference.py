@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.distributed.batches import ITEMS, cells, known, newcomers, saved_model
 
-from cfnade.distributed.batch_inference import BatchPredictor
+from cfnade.distributed.batch_inference import BatchPredictor, Task
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("crowd", [known()[200:], newcomers()], ids=["known", "new"])
-@pytest.mark.parametrize("options", [{}, {"n": 3, "rank": "quantile", "exclude_seen": False}])
+@pytest.mark.parametrize("options", [{}, {"n": 3, "rank_by": "threshold", "exclude_seen": False}])
 def test_a_list_has_the_same_bits_in_any_company(
     model: Path, crowd: pl.DataFrame, options: dict[str, Any]
 ) -> None:
@@ -92,27 +92,32 @@ def test_ids_may_come_as_texts_and_tables_as_arrow(model: Path) -> None:
     assert_frame_equal(pl.DataFrame(answered), plain)
     batches = list(scorer.map_arrow(arrow.to_batches(max_chunksize=7)))
     assert_frame_equal(pl.DataFrame(pyarrow.Table.from_batches(batches)), plain)
-    columns = [part.split("`")[1] for part in scorer.spark_schema.split(", ")]
-    assert columns == plain.columns
 
 
-def test_batches_for_spark_have_the_types_that_ddl_declares(model: Path) -> None:
+@pytest.mark.parametrize("user_type", [pl.Int32, pl.Int64, pl.String])
+@pytest.mark.parametrize("task", ["recommend", "predict", "evaluate"])
+def test_batches_for_spark_have_the_types_of_the_schema(
+    model: Path, task: Any, user_type: Any
+) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    scorer = BatchPredictor(model, n=3)
-    histories = newcomers().head(4)
-    numbered = histories.with_columns(user=pl.Series(["17", "3", "99999999999", "0"]))
-    (batch,) = scorer.map_arrow(numbered.to_arrow().to_batches())
-    answer = pl.DataFrame(pyarrow.Table.from_batches([batch]))
-    assert answer["user"].dtype == pl.Int64
-    assert answer["user"].unique(maintain_order=True).to_list() == [17, 3, 99999999999, 0]
-    named = histories.with_columns(user=pl.Series(["17", "anna", "3", "0"]))
-    with pytest.raises(PredictionError, match="user 'anna': ddl declares whole numbers"):
-        list(scorer.map_arrow(named.to_arrow().to_batches()))
-    assert scorer(named)["user"].unique(maintain_order=True).to_list() == named["user"].to_list()
+    predictor = BatchPredictor(model, task)
+    table = {
+        "recommend": newcomers(4).with_columns(user=pl.Series(["17", "3", "9999", "0"])),
+        "predict": cells(4),
+        "evaluate": pl.read_parquet(model.parent / "test.parquet").head(4),
+    }[task].with_columns(pl.col("user").cast(user_type))
+    (batch,) = predictor.map_arrow(table.to_arrow().to_batches())
+    result = pl.DataFrame(pyarrow.Table.from_batches([batch]))
+    names = {pl.Int32: "int", pl.Int64: "bigint", pl.String: "string"}
+    types = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string"}
+    assert predictor.spark_schema(names[user_type]) == ", ".join(
+        f"`{name}` {types[kind.base_type()]}" for name, kind in result.schema.items()
+    )
 
 
 def test_nobody_is_answered_with_an_empty_table_of_the_same_columns(model: Path) -> None:
-    for what, crowd in (("recommend", known()), ("recommend", newcomers()), ("predict", cells())):
+    tables: list[tuple[Task, pl.DataFrame]] = [("recommend", known()), ("predict", cells())]
+    for what, crowd in [*tables, ("recommend", newcomers())]:
         scorer = BatchPredictor(model, what)
         assert scorer(crowd[:0]).schema == scorer(crowd[:5]).schema
 
@@ -138,9 +143,9 @@ def test_a_table_that_cannot_be_answered_is_one_error(
 
 
 def test_what_it_does_not_know_is_refused(model: Path) -> None:
-    with pytest.raises(PredictionError, match="what"):
-        BatchPredictor(model, "guess")
-    with pytest.raises(PredictionError, match="n is for lists"):
+    with pytest.raises(PredictionError, match="task"):
+        BatchPredictor(model, "guess")  # type: ignore[arg-type]
+    with pytest.raises(PredictionError, match="n is an option of recommend"):
         BatchPredictor(model, "predict", n=3)
     with pytest.raises(PredictionError, match="tast"):
         BatchPredictor(model, tast=0.5)(known())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,20 @@ from cfnade import CFNADE, load
 from cfnade.distributed import batch_job
 from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.distributed.batch_job import predict_to_parquet
-from cfnade.distributed.engines import Task, open_engine
 from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved_model(tmp_path_factory.mktemp("everybody") / "model")
+    return saved_model(tmp_path_factory.mktemp("all") / "model")
 
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_job, "PIECE", {"recommend": 50, "predict": 300, "evaluate": 100})
+    monkeypatch.setattr(
+        batch_job, "ROWS_PER_FILE", {"recommend": 50, "predict": 300, "evaluate": 100}
+    )
 
 
 @pytest.mark.parametrize("crowd", [known(), newcomers()], ids=["known", "new"])
@@ -41,89 +43,85 @@ def test_lists_are_the_same_for_any_cut_of_the_people(
         cuts = sorted(draw.sample(range(len(crowd)), 6))
         people = written(tmp_path / f"in {attempt}", crowd, cuts)
         out = tmp_path / f"out {attempt}"
-        told = predict_to_parquet(model, [people], out, open_engine("local"), n=4)
+        told = predict_to_parquet(model, [people], out, n=4)
         assert told["rows"] == len(expected)
         assert_frame_equal(read_parts(out), expected, check_exact=True)
         assert (out / "_SUCCESS").exists()
 
 
-class Dying:
-    """An engine whose work ends after some tasks."""
+@contextmanager
+def fail_after(monkeypatch: pytest.MonkeyPatch, count: int) -> Iterator[None]:
+    """Let the write of a file fail after some files."""
+    write = batch_job._write_file
+    finished: list[Any] = []
 
-    workers = 1
+    def write_or_fail(*arguments: Any) -> None:
+        if len(finished) == count:
+            raise CfnadeError("failed")
+        finished.append(arguments)
+        write(*arguments)
 
-    def __init__(self, after: int) -> None:
-        self.left, self.done = after, 0
-
-    def each(self, function: Callable[..., Any], tasks: Sequence[Task]) -> list[Any]:
-        for task in tasks[: self.left]:
-            function(*task)
-            self.done += 1
-        if len(tasks) > self.left >= 0:
-            raise CfnadeError("died")
-        for task in tasks if self.left < 0 else []:
-            function(*task)
-            self.done += 1
-        return []
-
-    def close(self) -> None: ...
+    with monkeypatch.context() as patched:
+        patched.setattr(batch_job, "_write_file", write_or_fail)
+        yield
 
 
 def test_a_rerun_completes_a_half_finished_job_and_repeats_nothing(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people, out = written(tmp_path / "in", known(), [100, 101]), tmp_path / "out"
-    with pytest.raises(CfnadeError, match="died"):
-        predict_to_parquet(model, [people], out, Dying(3))
+    with fail_after(monkeypatch, 3), pytest.raises(CfnadeError, match="failed"):
+        predict_to_parquet(model, [people], out)
     assert not (out / "_SUCCESS").exists()
     first = {file: file.stat().st_mtime_ns for file in out.glob("part-*")}
     assert len(first) == 3
-    again = open_engine("local")
-    predict_to_parquet(model, [people], out, again)
+    predict_to_parquet(model, [people], out)
     assert_frame_equal(read_parts(out), BatchPredictor(model)(known()), check_exact=True)
     assert {file: file.stat().st_mtime_ns for file in first} == first
 
 
 @pytest.mark.parametrize("what", ["recommend", "evaluate"])
-def test_a_damaged_part_is_made_again(model: Path, tmp_path: Path, what: str) -> None:
+def test_a_damaged_part_is_made_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: Any
+) -> None:
     crowd = known() if what == "recommend" else pl.read_parquet(model.parent / "test.parquet")
     people, out = written(tmp_path / "in", crowd, []), tmp_path / "out"
-    told = predict_to_parquet(model, [people], out, open_engine("local"), what)
+    told = predict_to_parquet(model, [people], out, what)
     expected = read_parts(out)
     first, second, third, *others = sorted(out.glob("part-*"))
     first.write_bytes(first.read_bytes()[:-20])
     second.write_bytes(b"")
     third.unlink()
     untouched = {file: file.stat().st_mtime_ns for file in others}
-    with pytest.raises(CfnadeError, match="died"):
-        predict_to_parquet(model, [people], out, Dying(0), what)
+    with fail_after(monkeypatch, 0), pytest.raises(CfnadeError, match="failed"):
+        predict_to_parquet(model, [people], out, what)
     assert not (out / "_SUCCESS").exists()  # it would vouch for damaged parts
-    again = predict_to_parquet(model, [people], out, open_engine("local"), what)
+    again = predict_to_parquet(model, [people], out, what)
     assert {**again, "seconds": 0} == {**told, "seconds": 0}
     assert_frame_equal(read_parts(out), expected, check_exact=True)
     assert {file: file.stat().st_mtime_ns for file in others} == untouched
 
 
-def test_force_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
+def test_overwrite_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
     people, out = written(tmp_path / "in", known(), []), tmp_path / "out"
-    predict_to_parquet(model, [people], out, open_engine("local"))
+    predict_to_parquet(model, [people], out)
     expected = read_parts(out)
     for file in out.glob("part-*"):  # whole, but of something else
         pl.DataFrame({"user": [1]}).write_parquet(file)
-    predict_to_parquet(model, [people], out, open_engine("local"), force=True)
+    predict_to_parquet(model, [people], out, overwrite=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
     (out / "job.json").write_text("{")
     with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--overwrite"):
-        predict_to_parquet(model, [people], out, open_engine("local"))
-    predict_to_parquet(model, [people], out, open_engine("local"), force=True)
+        predict_to_parquet(model, [people], out)
+    predict_to_parquet(model, [people], out, overwrite=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
 
 
-def test_everybody_means_all_users_of_the_model(model: Path, tmp_path: Path) -> None:
-    predict_to_parquet(model, "everybody", tmp_path / "out", open_engine("local"), n=2)
+def test_all_means_all_users_of_the_model(model: Path, tmp_path: Path) -> None:
+    predict_to_parquet(model, "all", tmp_path / "out", n=2)
     assert_frame_equal(read_parts(tmp_path / "out"), BatchPredictor(model, n=2)(known()[:-1]))
-    with pytest.raises(PredictionError, match="everybody is for lists"):
-        predict_to_parquet(model, "everybody", tmp_path / "two", open_engine("local"), "predict")
+    with pytest.raises(PredictionError, match="'all' is for recommend"):
+        predict_to_parquet(model, "all", tmp_path / "two", "predict")
 
 
 def test_scores_added_up_from_parts_are_those_of_one_evaluation(
@@ -131,7 +129,7 @@ def test_scores_added_up_from_parts_are_those_of_one_evaluation(
 ) -> None:
     test = pl.read_parquet(model.parent / "test.parquet")
     people = written(tmp_path / "in", test, [1, 7, 250])
-    told = predict_to_parquet(model, [people], tmp_path / "out", open_engine("local"), "evaluate")
+    told = predict_to_parquet(model, [people], tmp_path / "out", "evaluate")
     whole = CFNADE.load(model).evaluate(load(test, scale="1-5")).as_dict()
     scores = told["scores"]
     for name in ("n", "rmse", "nll", "mae_of_medians", "rps", "unseen_ratings"):
@@ -153,23 +151,33 @@ def test_ratings_that_the_model_knows_are_not_scored(model: Path, tmp_path: Path
     )
     people = written(tmp_path / "in", seen, [])
     with pytest.raises(PredictionError, match=r"part-000\.parquet, rows 0–4: 5 of 5 test ratings"):
-        predict_to_parquet(model, [people], tmp_path / "out", open_engine("local"), "evaluate")
+        predict_to_parquet(model, [people], tmp_path / "out", "evaluate")
 
 
 def test_another_job_is_not_mixed_in(model: Path, tmp_path: Path) -> None:
     people, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
-    predict_to_parquet(model, [people], out, open_engine("local"), "predict")
+    predict_to_parquet(model, [people], out, "predict")
     assert json.loads((out / "_SUCCESS").read_text())["rows"] == len(cells())
-    with pytest.raises(PredictionError, match=r"another job \(what differs\).*--overwrite"):
-        predict_to_parquet(model, [people], out, open_engine("local"), n=3)
-    predict_to_parquet(model, [people], out, open_engine("local"), n=3, force=True)
+    with pytest.raises(PredictionError, match=r"another job \(task differs\).*--overwrite"):
+        predict_to_parquet(model, [people], out, n=3)
+    predict_to_parquet(model, [people], out, n=3, overwrite=True)
     assert "rank" in read_parts(out).columns
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(PredictionError, match="is not empty"):
-        predict_to_parquet(model, [people], tmp_path / "mine", open_engine("local"))
+        predict_to_parquet(model, [people], tmp_path / "mine")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1 but not more")
     with pytest.raises(PredictionError, match=r"odd\.parquet: cannot be read"):
-        predict_to_parquet(
-            model, [tmp_path / "odd.parquet"], tmp_path / "new", open_engine("local")
-        )
+        predict_to_parquet(model, [tmp_path / "odd.parquet"], tmp_path / "new")
+
+
+def test_csv_parts_and_several_processes_give_the_same_files(model: Path, tmp_path: Path) -> None:
+    predict_to_parquet(model, [written(tmp_path / "in", cells(), [150])], tmp_path / "1", "predict")
+    (tmp_path / "csv").mkdir()
+    for number, part in enumerate((cells()[:150], cells()[150:])):
+        part.write_csv(tmp_path / "csv" / f"{number}.csv")
+    summary = predict_to_parquet(model, [tmp_path / "csv"], tmp_path / "2", "predict", n_workers=2)
+    assert summary["parts"] == 3
+    for name in ("part-000000.parquet", "part-000001.parquet", "part-000002.parquet"):
+        texts = pl.read_parquet(tmp_path / "2" / name).with_columns(pl.col("user").cast(pl.Int64))
+        assert_frame_equal(texts, pl.read_parquet(tmp_path / "1" / name), check_exact=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from cfnade.distributed.build_shards import ShardOptions, build_shards
 from cfnade.distributed.shards import SPLITS, ShardedRatings
 from cfnade.exceptions import DataError
 
-pytest.importorskip("pyspark", reason="needs cfnade[spark]: make test-engines")
+pytest.importorskip("pyspark")
+if shutil.which("java") is None:
+    pytest.skip("Spark needs Java", allow_module_level=True)
 LINES = lines(800, 5, [*range(80), "Ω", "7b"], range(30))
 
 

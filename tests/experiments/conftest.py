@@ -41,4 +41,4 @@ class InThisProcess:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.agenda.ProcessPoolExecutor", InThisProcess)
+    monkeypatch.setattr("experiments.runner.ProcessPoolExecutor", InThisProcess)

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.components.oracle import PlainRows, plain_scores
-from tests.experiments.plans import CHOICE, HEAD, plan_file
+from tests.experiments.plans import CHOICE, HEAD, plan_file, run
 
 from cfnade.components import COMPONENTS
 from cfnade.components.new_member import new_member
-from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
+from cfnade.inference.query import Query
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.train import train
-from experiments import one, report, tables
-from experiments.figures import curves
+from experiments import fit, report, tables
+from experiments.curves import curves
 from experiments.plan import Configuration, PlanError, read_plan
-from experiments.records import read_records, spread
-from experiments.run import Experiment, main
+from experiments.runner import RESULTS, Experiment, choices_file, results_file
 from experiments.shape_ml10m import write_like_ml10m
+from experiments.tables import spread
 from experiments.variants import SlopeNetwork, uncorrected_factor, variant
 
 
@@ -42,27 +42,26 @@ def test_choices_are_made_without_a_test_rating(
         seen.append(len(parts.test))
         return train(parts, *arguments)
 
-    monkeypatch.setattr(one, "train", watched)
+    monkeypatch.setattr(fit, "train", watched)
     results = tmp_path / "results"
-    assert main([str(plan_file(tmp_path, data, CHOICE)), "--results", str(results)]) == 0
+    assert run(plan_file(tmp_path, data, CHOICE), results) == {}
     assert seen[:2] == [0, 0]  # two candidates, blind
     assert all(n > 0 for n in seen[2:])
     assert len(seen) == 4
-    for path in (results / "table" / "choice").glob("*.json"):
-        assert "test" not in json.loads(path.read_text())
+    for record in choices_file(results, "table").records():
+        assert "test" not in record
 
 
 @pytest.mark.usefixtures("here", "own_cache")
 def test_the_choice_is_the_best_by_validation_and_is_used(tmp_path: Path, data: Path) -> None:
     results = tmp_path / "results"
-    main([str(plan_file(tmp_path, data, CHOICE)), "--results", str(results)])
+    run(plan_file(tmp_path, data, CHOICE), results)
     scored = {
         record["configuration"]["training"]["learning_rate"]: record["valid"]["rmse"]
-        for path in (results / "table" / "choice").glob("*.json")
-        for record in [json.loads(path.read_text())]
+        for record in choices_file(results, "table").records()
     }
     best = min(scored, key=lambda rate: scored[rate])
-    finals = [json.loads(p.read_text()) for p in sorted((results / "table").glob("*.json"))]
+    finals = results_file(results, "table").records()
     assert len(finals) == 2
     for record in finals:
         assert record["configuration"]["training"]["learning_rate"] == best
@@ -78,23 +77,27 @@ def test_what_is_done_is_not_done_again(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, results = plan_file(tmp_path, data, CHOICE), tmp_path / "results"
-    main([str(plan), "--results", str(results)])
-    gone = sorted((results / "table").glob("*.json"))[0]
-    before = json.loads(gone.read_text())
-    gone.unlink()
+    run(plan, results)
+    file = results_file(results, "table")
+    lost, kept = file.records()
+    file.write([kept])
     calls: list[str] = []
-    real = one.score
+    real = fit.score
 
     def counted(*arguments: Any) -> Any:
         calls.append(arguments[1])
         return real(*arguments)
 
-    monkeypatch.setattr(one, "score", counted)
-    monkeypatch.setattr(one, "validate", None)  # would fail if called
-    main([str(plan), "--results", str(results)])
+    monkeypatch.setattr(fit, "score", counted)
+    monkeypatch.setattr(fit, "validate", None)  # would fail if called
+    run(plan, results)
     assert calls == ["paper:1"]
-    after = json.loads(gone.read_text())
-    assert after["test"] == before["test"]  # the same seed, the same bits
+    again = file.find({"name": "a", "split": "paper:1", "seed": 0})
+    assert again is not None
+    assert again["test"] == lost["test"]  # the same seed, the same bits
+    run(plan, results, splits=("paper:2",), rerun=True)
+    assert calls == ["paper:1", "paper:2"]
+    assert [record["test"] for record in file.records()] == [lost["test"], kept["test"]]
 
 
 @pytest.mark.usefixtures("here", "own_cache")
@@ -103,11 +106,10 @@ def test_a_choice_can_be_taken_over(tmp_path: Path, data: Path) -> None:
     plan = read_plan(plan_file(tmp_path, data, runs))
     experiment = Experiment(plan, tmp_path / "results", 1)
     for task in experiment.due():  # nothing but the candidates, until all of them are there
-        assert task.function is one.validate
-        rmse = 0.8 if "0.01" in task.path.stem else 0.9
-        task.path.parent.mkdir(parents=True, exist_ok=True)
-        task.path.write_text(json.dumps({"valid": {"rmse": rmse}}))
-    assert {task.function for task in experiment.due()} == {one.score}
+        assert task.function is fit.validate
+        rmse = 0.8 if task.key["candidate"]["learning_rate"] == 1e-2 else 0.9
+        task.file.add(task.key | {"valid": {"rmse": rmse}})
+    assert {task.function for task in experiment.due()} == {fit.score}
     fixed = experiment.fixed(plan.entry("b"))
     assert fixed.training["learning_rate"] == 1e-2
     assert fixed.side == "item"
@@ -127,11 +129,9 @@ def test_a_wrong_plan_is_refused(tmp_path: Path, data: Path, runs: str, message:
         read_plan(plan_file(tmp_path, data, runs))
 
 
-def test_errors_are_one_line_and_not_zero(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path / "none.toml")]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="cannot be read"):
+        read_plan(tmp_path / "none.toml")
     with pytest.raises(PlanError, match="did you mean 'a'"):
         read_plan(plan_file(tmp_path, tmp_path, '[[runs]]\nname = "a"\n')).entry("aa")
     mixed = '[[runs]]\nname = "a"\nrecipe = "ml-1m-item"\n'
@@ -141,6 +141,18 @@ def test_errors_are_one_line_and_not_zero(
 
 # -- every committed plan can be read, and its first line runs it ------------------------------
 
+
+def test_results_are_few_files_in_order() -> None:
+    """One JSON Lines file per table, sorted by name, split and seed."""
+    assert len([path for path in RESULTS.iterdir() if path.name != ".state"]) <= 30
+    for name in report.SECTIONS:
+        if (RESULTS / f"{name}.jsonl").exists():
+            keys = [
+                (r["name"], r["split"], r["seed"]) for r in results_file(RESULTS, name).records()
+            ]
+            assert keys == sorted(set(keys))
+
+
 PLANS = sorted(Path(report.FOLDER) / f"{name}.toml" for name in report.SECTIONS)
 
 
@@ -148,7 +160,7 @@ PLANS = sorted(Path(report.FOLDER) / f"{name}.toml" for name in report.SECTIONS)
 def test_the_first_line_of_a_plan_is_its_command(path: Path) -> None:
     assert read_plan(path).entries
     first = path.read_text().splitlines()[0]
-    assert first == f"# python experiments/run.py experiments/{path.name}"
+    assert first == f"# python -m experiments {path.stem}"
 
 
 # -- the report --------------------------------------------------------------------------------
@@ -277,11 +289,11 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").model
     side: Any = fitted.members[0].components["item"]
-    rows = PlainRows(plain_scores(side), fitted.context.rows("item"))
-    plain = reading_of("item", rows, fitted.context)
-    cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
-    found = side.reading(fitted.context).cells(*cells)
-    np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)
+    cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5)
+    pairs = Query.of_pairs(fitted.context, *cells).pairs("item")
+    plain = PlainRows(plain_scores(side), pairs.rows)
+    found = side.scorer(pairs.rows).score_pairs(pairs)
+    np.testing.assert_allclose(found, plain.score_pairs(pairs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("side", ["item", "both"])
@@ -319,7 +331,7 @@ def test_the_made_up_file_is_read_as_movielens_10m(tmp_path: Path) -> None:
     assert ratings.titles is not None
     parts = load_split(str(folder), "paper:1")
     configuration = Configuration("user", {"hidden": [4], "factors": 3}, {"epochs": 1})
-    found = one.score(str(folder), "paper:1", 0, replace(configuration), 1, tmp_path)
+    found = fit.score(str(folder), "paper:1", 0, replace(configuration), 1, tmp_path)
     assert found["ratings"] == len(ratings)
     assert found["test"]["n"] == len(parts.test)
 
@@ -329,19 +341,12 @@ def test_table_4_sets_our_seconds_beside_the_papers(tmp_path: Path) -> None:
     record |= {"kind": "real", "parameters": 30_480_000, "epoch_seconds": 0.5, "test_seconds": 0.25}
     record |= {"peak_mb": 1500, "threads": 2, "load": 1.96, "factors": None}
     record["paper"] = {"parameters_m": 30.48, "epoch": 3.11, "test": 0.68}
-    (tmp_path / "ml-1m-2.json").write_text(json.dumps(record))
-    line = next(row for row in tables.table4(tmp_path).splitlines() if row.startswith("| ml-1m"))
+    path = tmp_path / "table4_cost.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    line = next(row for row in tables.cost_table(path).splitlines() if row.startswith("| ml-1m"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[0] == "ml-1m, item-based, 2 layers"
     assert cells[4:7] == ["**0.50**", "3.11", "6×"]
     assert cells[7:10] == ["**0.25**", "0.68", "3×"]
-    assert "load average 2.0 to 2.0" in tables.table4(tmp_path)
-    assert tables.table4(tmp_path / "nothing") == ""
-
-
-def test_earlier_records_are_read_by_the_present_names(tmp_path: Path) -> None:
-    for name, scores in (("old", {"mae": 0.6}), ("new", {"mae_of_medians": 0.6})):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "test": scores}))
-    (tmp_path / "choice.json").write_text(json.dumps({"name": "choice", "valid": {"rmse": 1}}))
-    records = read_records(tmp_path)
-    assert records["old"][0]["test"] == records["new"][0]["test"] == {"mae_of_medians": 0.6}
+    assert "load average 2.0 to 2.0" in tables.cost_table(path)
+    assert tables.cost_table(tmp_path / "none.jsonl") == ""

@@ -19,6 +19,13 @@ from typing import Any
 import numpy as np
 
 FIELDS: dict[str, dict[str, str]] = {
+    "*": {
+        "n_item_ratings": "known_of_item",
+        "n_user_ratings": "known_of_user",
+        "n_hidden_items": "hidden",
+        "interaction_probability": "pick",
+        "lift": "times",
+    },
     "*data info*": {"min": "least", "max": "most"},
     "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
     "cli store info": {
@@ -28,7 +35,6 @@ FIELDS: dict[str, dict[str, str]] = {
     },
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
-# Such as {"*": {"n_hidden_items": "hidden"}, "http * explain pick*": {"lift": "times"}}.
 
 VALUES: dict[str, dict[str, str]] = {}
 """By pattern of cases: {text now: text before}, for values such as names of components."""
@@ -198,7 +204,7 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 def probabilities(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The distribution of each pair."""
-    return model.predict_proba(users, items, **({} if when is None else {"times": when}))
+    return model.predict_proba(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[int]) -> Any:
@@ -208,7 +214,7 @@ def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[i
 
 def expected(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The expected rating of each pair, without calibration."""
-    return model.predict(users, items, **({} if when is None else {"times": when}))
+    return model.predict(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def top(model: Any, users: list[int], n: int) -> list[dict[str, Any]]:
@@ -227,7 +233,9 @@ def estimator(frame: Any, seed: int) -> Any:
     """A model that the public estimator fits to a frame: user-based, 8 hidden units, 2 epochs."""
     from cfnade import CFNADE
 
-    model = CFNADE(side="user", hidden=(8,), epochs=2, batch_rows=16, threads=1, seed=seed, ridge=0)
+    model = CFNADE(
+        side="user", hidden=(8,), epochs=2, batch_rows=16, n_threads=1, seed=seed, ridge=0
+    )
     return model.fit(frame)
 
 
@@ -239,18 +247,84 @@ def serving(folder: Path, store: str | None, key: str) -> Iterator[Any]:
     """A client of the service of a model, with a store."""
     from cfnade.server.app import create_app
     from cfnade.server.model_registry import ModelRegistry
+    from cfnade.server.settings import ServerSettings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient
-    app = create_app(ModelRegistry(folder), key=key, store=store)
+    settings = ServerSettings(
+        model_dir=folder, api_key=key, store_url=store, allow_hosts=("testserver",)
+    )
+    app = create_app(ModelRegistry(folder), settings)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
 
 def request(method: str, path: str, body: Any, query: Any) -> tuple[str, str, Any, Any]:
-    """A request."""
+    """A request with the present paths and fields."""
+    if path == "/similar":
+        others = {name: value for name, value in body.items() if name != "item"}
+        return "GET", f"/items/{body['item']}/similar", None, others
+    if path.startswith("/people/"):
+        path = path.replace("/people/", "/users/").replace("/token", "/tokens")
+        path += "/ratings" * (path.count("/") == 2)
+    names = dict(_REQUEST_FIELDS)
+    if path == "/recommend":
+        names["items"] = "candidate_items"
+    path = _PATHS.get(path, path)
+    body, query = (
+        one
+        and {
+            name: _RANKS.get(value, value) if name == "rank_by" else value
+            for name, value in _renamed(one, names, {}).items()
+        }
+        for one in (body, query)
+    )
+    if body and body.get("target") == "pick":
+        body["target"] = "interaction"
     return method, path, body, query
+
+
+_PATHS = {
+    "/predict": "/predictions",
+    "/recommend": "/recommendations",
+    "/explain": "/explanations",
+    "/ask": "/items-to-rate",
+    "/match": "/items/match",
+    "/map": "/item-map",
+}
+_REQUEST_FIELDS = {
+    "user": "user_id",
+    "picked": "interactions",
+    "rank": "rank_by",
+    "taste": "balance",
+    "own": "personalization",
+    "without": "exclude_items",
+    "of": "target",
+    "time": "timestamp",
+    "films": "items",
+    "seconds": "expires_in",
+}
+_RANKS = {"picked": "interaction", "expected": "prediction", "at_least": "threshold"}
+_RESPONSE_FIELDS = {
+    "prediction": "expected",
+    "baseline": "usual",
+    "interaction_probability": "pick",
+    "n_item_ratings": "ratings",
+    "n_hidden_items": "hidden",
+    "n_user_ratings": "used",
+    "unknown_items": "unknown",
+    "uncertainty": "unknown",
+    "uncertainty_reduction": "reduction",
+    "contributions": "moved",
+    "prediction_without": "without",
+    "difference": "change",
+    "lift": "times",
+    "metric": "by",
+    "timestamp": "at",
+    "user_id": "person",
+    "in_training_data": "known",
+}
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -258,7 +332,19 @@ def request(method: str, path: str, body: Any, query: Any) -> tuple[str, str, An
 
 def answer(case: str, value: Any) -> Any:
     """An answer with the names of fields and values from before the restructuring."""
+    if case.startswith("http ") and isinstance(value.get("answer"), dict):
+        value = value | {"answer": _http_answer(case, value["answer"])}
     return _renamed(value, _table(FIELDS, case), _table(VALUES, case))
+
+
+def _http_answer(case: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a route; `prediction` of an explanation is an object, and keeps its name."""
+    if " ask" in case:
+        found = {name: value for name, value in found.items() if name != "unknown_items"}
+    old: dict[str, Any] = _renamed(found, _RESPONSE_FIELDS, {"lift": "times"})
+    if "contributions" in found:
+        old["prediction"] = old.pop("expected")
+    return old
 
 
 def _table(tables: Mapping[str, Mapping[str, str]], case: str) -> dict[str, str]:

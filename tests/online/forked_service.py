@@ -50,7 +50,7 @@ def main(model: str) -> None:
     from cfnade.server.connection import Connection, LimitedConfig
     from cfnade.server.model_registry import ModelRegistry
     from cfnade.server.run import bind
-    from cfnade.server.settings import Limits
+    from cfnade.server.settings import Limits, ServerSettings
 
     models, limits = ModelRegistry(model), Limits()
     models.load()
@@ -64,7 +64,10 @@ def main(model: str) -> None:
             print(pid, flush=True)
             continue
         listener = bind("127.0.0.1", request["port"])
-        app = create_app(models, store=request["store"], limits=limits)
+        settings = ServerSettings(
+            model_dir=Path(model), store_url=request["store"], allow_hosts=(), limits=limits
+        )
+        app = create_app(models, settings)
         config = LimitedConfig(
             app, limits=limits, http=Connection, ws="none", log_config=None, server_header=False
         )

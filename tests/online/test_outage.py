@@ -15,7 +15,7 @@ import pytest
 from tests.data.postgres import address, find_binaries, postgres, unprivileged
 from tests.online.forked_service import Services
 from tests.online.writing import Writers, check_kept, free_port, ready
-from tests.server.given import KINDS, TestClient, trained
+from tests.server.given import KINDS, TestClient, server_settings, trained
 
 from cfnade.exceptions import StoreUnavailableError
 from cfnade.online.event_store import Event, EventStore
@@ -56,23 +56,28 @@ def test_a_server_that_goes_away_and_returns_loses_nothing(
     place, switch = switched
     EventStore.open(place, create=True).close()
     models = ModelRegistry(trained(tmp_path / "model", KINDS["user"]))
-    path = "/people/anna/ratings"
-    with TestClient(create_app(models, store=place), raise_server_exceptions=False) as client:
+    path = "/users/anna/ratings"
+    with TestClient(
+        create_app(models, server_settings(models.model_dir, store_url=place)),
+        raise_server_exceptions=False,
+    ) as client:
         assert client.put(f"{path}/101", json={"rating": 4}).status_code == 200
         switch(False)
         for _ in range(3):
             for answer in (
                 client.put(f"{path}/102", json={"rating": 5}),
-                client.get("/people/anna"),
-                client.get("/people/anna/recommendations"),
+                client.get("/users/anna/ratings"),
+                client.get("/users/anna/recommendations"),
             ):
                 assert answer.status_code == 503, answer.text
                 assert answer.headers["retry-after"] == "1"
                 assert "pass" not in answer.text
-        assert client.post("/recommend", json={"ratings": []}).status_code == 200  # needs no store
+        assert (
+            client.post("/recommendations", json={"ratings": []}).status_code == 200
+        )  # needs no store
         switch(True)
-        assert client.put(f"{path}/102", json={"rating": 5}).json()["new"]
-        rated = client.get("/people/anna").json()["ratings"]
+        assert client.put(f"{path}/102", json={"rating": 5}).json()["changed"]
+        rated = client.get("/users/anna/ratings").json()["ratings"]
         assert [(one["item"], one["rating"]) for one in rated] == [(101, 4.0), (102, 5.0)]
 
 

@@ -34,7 +34,7 @@ class Writers:
             while not self._done.is_set():
                 person, item = f"w{number}-{count // len(ITEMS)}", ITEMS[count % len(ITEMS)]
                 rating = float(rng.randint(1, 5))
-                self._send(client, f"/people/{person}/ratings/{item}", rating)
+                self._send(client, f"/users/{person}/ratings/{item}", rating)
                 self.acknowledged.append((person, str(item), rating))
                 count += 1
 

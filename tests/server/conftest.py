@@ -13,12 +13,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.server.given import KINDS, Asking, ClientOf, ModelOf, TestClient, trained
+from tests.server.given import (
+    KINDS,
+    Asking,
+    ClientOf,
+    ModelOf,
+    TestClient,
+    server_settings,
+    trained,
+)
 
 from cfnade.inference.predictor import Predictor
 from cfnade.server.app import create_app
 from cfnade.server.model_registry import ModelRegistry
-from cfnade.server.settings import Limits
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +53,14 @@ def predictor(user_model: Path) -> Predictor:
 
 @pytest.fixture(scope="session")
 def asking() -> Asking:
-    """The service of a folder in this process: `with asking(folder, key="…") as client`."""
+    """The service of a folder in this process: `with asking(folder, api_key="…") as client`."""
 
     @contextmanager
-    def make(folder: Path, limits: Limits | None = None, **options: Any) -> Iterator[TestClient]:
-        app = create_app(ModelRegistry(folder), limits=limits, **options)
-        with TestClient(app, raise_server_exceptions=False) as client:
+    def make(folder: Path, **options: Any) -> Iterator[TestClient]:
+        settings = server_settings(folder, **options)
+        with TestClient(
+            create_app(ModelRegistry(folder), settings), raise_server_exceptions=False
+        ) as client:
             yield client
 
     return make

@@ -27,7 +27,7 @@ from cfnade.server.app import create_app
 from cfnade.server.connection import Connection, LimitedConfig
 from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.run import bind
-from cfnade.server.settings import Limits
+from cfnade.server.settings import ServerSettings
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.plan import TrainingPlan, plan_side
 from cfnade.training.train import train
@@ -69,8 +69,8 @@ class Kind:
     @property
     def ranks(self) -> list[str]:
         """What its lists may be ranked by, the usual one first."""
-        rated = ["expected", "at_least", "quantile"] if self.starred else []
-        return ["picked"] * self.picks + rated
+        rated = ["prediction", "threshold"] if self.starred else []
+        return ["interaction"] * self.picks + rated
 
     def item(self, item: int) -> int | str:
         """The raw id of one of the 40 films."""
@@ -152,7 +152,7 @@ def who(history: dict[int, float], kind: Kind) -> dict[str, Any]:
     """Somebody new, as the service takes them."""
     if kind.starred:
         return {"ratings": rated(history, kind)}
-    return {"picked": [kind.item(item) for item in history]}
+    return {"interactions": [kind.item(item) for item in history]}
 
 
 def rated(history: dict[int, float], kind: Kind = KINDS["user"]) -> list[dict[str, Any]]:
@@ -163,25 +163,21 @@ def rated(history: dict[int, float], kind: Kind = KINDS["user"]) -> list[dict[st
 @contextmanager
 def serving(
     folder: Path,
-    *,
-    limits: Limits | None = None,
-    key: str | None = None,
-    noun: str | None = None,
-    store: str | None = None,
+    **options: Any,
 ) -> Iterator[str]:
     """The service of a folder on a free port of loopback, in a thread. Gives its address."""
-    models, limits = ModelRegistry(folder), limits or Limits()
-    models.load()
+    registry, settings = ModelRegistry(folder), server_settings(folder, **options)
+    registry.load()
     with bind("127.0.0.1", 0) as listener:
         listener.listen()  # who comes before the server is ready waits
         config = LimitedConfig(
-            create_app(models, key=key, limits=limits, noun=noun, store=store),
-            limits=limits,
+            create_app(registry, settings),
+            limits=settings.limits,
             http=Connection,
             ws="none",
             log_config=None,
             server_header=False,
-            h11_max_incomplete_event_size=limits.header_bytes,
+            h11_max_incomplete_event_size=settings.limits.header_bytes,
         )
         server = Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -191,6 +187,11 @@ def serving(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def server_settings(folder: Path, **options: Any) -> ServerSettings:
+    """Settings under which a test client may use any host name."""
+    return ServerSettings(model_dir=folder, **{"allow_hosts": ("*",), **options})
 
 
 Asking = Callable[..., AbstractContextManager[TestClient]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 from tests.server.given import JSON, TITLES, ModelOf, TestClient, history, rated, serving
 from tests.server.test_bodies import LARGE
 
 from cfnade.inference.predictor import Predictor
-from cfnade.server import app
+from cfnade.server import schemas
 from cfnade.server.model_registry import ModelRegistry
+from cfnade.server.routers import inference, items
 from cfnade.server.settings import Limits
 from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by, check_cancelled
 
@@ -65,7 +67,7 @@ def test_invalid_bodies_do_not_keep_others_waiting(service: str, name: str) -> N
         ThreadPoolExecutor(4) as attackers,
     ):
         answers = attackers.map(
-            lambda _: client.post(f"{service}/predict", content=LARGE[name], headers=JSON),
+            lambda _: client.post(f"{service}/predictions", content=LARGE[name], headers=JSON),
             range(12),
         )
         assert {answer.status_code for answer in answers} == {422}
@@ -75,28 +77,37 @@ def test_invalid_bodies_do_not_keep_others_waiting(service: str, name: str) -> N
 # -- long computations -----------------------------------------------------------------------------
 
 QUESTIONS: dict[str, dict[str, Any]] = {
-    "/predict": {"items": [*history(20)], "ratings": rated(history())},
-    "/explain": {"item": 140, "ratings": rated(history())},
-    "/ask": {"ratings": rated(history())},
-    "/match": {"films": [{"title": "Film", "year": 1950}]},
-    "/recommend": {"items": [*TITLES.values()], "ratings": rated(history())},
+    "/predictions": {"items": [*history(20)], "ratings": rated(history())},
+    "/explanations": {"item": 140, "ratings": rated(history())},
+    "/items-to-rate": {"ratings": rated(history())},
+    "/items/match": {"items": [{"title": "Film", "year": 1950}]},
+    "/recommendations": {"candidate_items": [*TITLES.values()], "ratings": rated(history())},
+}
+
+
+COMPUTED: dict[str, tuple[Callable[..., Any], type[BaseModel]]] = {
+    "/predictions": (inference.predictions, schemas.PredictionRequest),
+    "/explanations": (inference.explanation, schemas.ExplanationRequest),
+    "/items-to-rate": (inference.items_to_rate, schemas.ItemsToRateRequest),
+    "/items/match": (items.matches, schemas.MatchRequest),
+    "/recommendations": (inference.recommendations, schemas.RecommendationRequest),
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "path", "more"),
     [
-        *(("user", path, {}) for path in QUESTIONS if path != "/ask"),
-        ("ridge", "/ask", {}),
-        ("both", "/explain", {}),
-        ("lists", "/explain", {"of": "pick"}),
+        *(("user", path, {}) for path in QUESTIONS if path != "/items-to-rate"),
+        ("ridge", "/items-to-rate", {}),
+        ("both", "/explanations", {}),
+        ("lists", "/explanations", {"target": "interaction"}),
     ],
 )
 def test_questions_stop_once_nobody_waits_for_the_answer(
     model_of: ModelOf, kind: str, path: str, more: dict[str, Any]
 ) -> None:
     """Each looks for a cancellation at least once."""
-    answer, takes = app.QUESTIONS["POST", path][:2]
+    answer, takes = COMPUTED[path]
     models, body = ModelRegistry(model_of(kind)), takes(**QUESTIONS[path], **more)
     models.load()
     loaded = models.current()
@@ -121,11 +132,13 @@ def test_late_questions_do_not_keep_others_waiting(
     limits = Limits(work_seconds=1.0, threads=2)
     with serving(user_model, limits=limits) as url, ThreadPoolExecutor(4) as attackers:
         asked = [
-            attackers.submit(httpx.post, f"{url}/explain", json=QUESTIONS["/explain"], timeout=60)
+            attackers.submit(
+                httpx.post, f"{url}/explanations", json=QUESTIONS["/explanations"], timeout=60
+            )
             for _ in range(4)
         ]
         assert {one.result().status_code for one in asked} == {504}
-        similar = httpx.post(f"{url}/similar", json={"item": 101}, timeout=60)
+        similar = httpx.get(f"{url}/items/101/similar", timeout=60)
     assert similar.status_code == 200
 
 
@@ -141,13 +154,13 @@ def test_repeated_items_are_computed_once(
 
     monkeypatch.setattr(Predictor, "predicted", counted)
     ratings = rated(history())
-    one = client.post("/predict", json={"items": [101, "x", 102], "ratings": ratings}).json()
+    one = client.post("/predictions", json={"items": [101, "x", 102], "ratings": ratings}).json()
     computed.clear()
-    items = [101, "x", 102] * 300
-    many = client.post("/predict", json={"items": items, "ratings": ratings}).json()
+    repeated = [101, "x", 102] * 300
+    many = client.post("/predictions", json={"items": repeated, "ratings": ratings}).json()
     assert len(computed) == 2
-    assert many["unknown"] == ["x"] * 300
+    assert many["unknown_items"] == ["x"] * 300
     names = [line["item"] for line in many["predictions"]]
     assert names == [101, 102] * 300
-    expected = [line["expected"] for line in one["predictions"]]
-    assert [line["expected"] for line in many["predictions"]] == pytest.approx(expected * 300)
+    expected = [line["prediction"] for line in one["predictions"]]
+    assert [line["prediction"] for line in many["predictions"]] == pytest.approx(expected * 300)

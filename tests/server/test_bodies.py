@@ -10,8 +10,15 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from tests.server.given import JSON, TestClient
 
-from cfnade.server import schemas, visit_schemas
-from cfnade.server.settings import FIELDS, HISTORY, ITEMS, NEW_ITEM_RATINGS, NEW_ITEMS, VALUES
+from cfnade.server import schemas
+from cfnade.server.settings import (
+    MAX_FIELDS,
+    MAX_ITEMS,
+    MAX_NEW_ITEM_RATINGS,
+    MAX_NEW_ITEMS,
+    MAX_RATINGS,
+    MAX_VALUES,
+)
 
 
 def rated_wrongly(count: int) -> bytes:
@@ -33,7 +40,9 @@ LARGE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("path", ["/predict", "/recommend", "/explain", "/ask"])
+@pytest.mark.parametrize(
+    "path", ["/predictions", "/recommendations", "/explanations", "/items-to-rate"]
+)
 @pytest.mark.parametrize("name", LARGE)
 def test_large_invalid_bodies_are_refused_at_once(client: TestClient, path: str, name: str) -> None:
     """Measured 0.002 to 0.05 s; without the bounds the first takes seconds."""
@@ -55,12 +64,12 @@ def list_fields(model: type[BaseModel]) -> list[str]:
 
 
 REQUESTS: list[type[BaseModel]] = [
-    schemas.PredictIn,
-    schemas.RecommendIn,
-    schemas.ExplainIn,
-    schemas.MatchIn,
+    schemas.PredictionRequest,
+    schemas.RecommendationRequest,
+    schemas.ExplanationRequest,
+    schemas.MatchRequest,
     schemas.NewItem,
-    visit_schemas.AskIn,
+    schemas.ItemsToRateRequest,
 ]
 
 
@@ -78,16 +87,16 @@ def test_every_list_reports_its_first_invalid_entry_only(model: type[BaseModel])
 
 
 def test_valid_requests_are_far_from_the_bounds() -> None:
-    """Every schema has fewer fields than an object may have, and its lists fit into VALUES."""
+    """Every schema has fewer fields than an object may have, and its lists fit into MAX_VALUES."""
     for model in REQUESTS:
-        assert len(model.model_fields) < FIELDS / 2
-    objects = HISTORY + NEW_ITEMS * (2 + NEW_ITEM_RATINGS)
-    assert objects + ITEMS < VALUES
+        assert len(model.model_fields) < MAX_FIELDS / 2
+    objects = MAX_RATINGS + MAX_NEW_ITEMS * (2 + MAX_NEW_ITEM_RATINGS)
+    assert objects + MAX_ITEMS < MAX_VALUES
 
 
 def test_an_object_with_too_many_fields_is_refused_wherever_it_is(client: TestClient) -> None:
-    wide = {f"{n}": 1 for n in range(FIELDS + 1)}
+    wide = {f"{n}": 1 for n in range(MAX_FIELDS + 1)}
     for body in (wide, [wide], {"ratings": [wide]}, {"items": [[{"a": wide}]]}):
-        answer = client.post("/predict", json=body)
+        answer = client.post("/predictions", json=body)
         assert answer.status_code == 422
-        assert f"more than {FIELDS} fields" in answer.json()["detail"]
+        assert f"more than {MAX_FIELDS} fields" in answer.json()["detail"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.given import JSON, ClientOf, TestClient, history, rated
 
-PATHS = ["/predict", "/recommend", "/explain", "/ask", "/similar", "/match"]
+PATHS = ["/predictions", "/recommendations", "/explanations", "/items-to-rate", "/items/match"]
 DEEP = 50_000
 
 RAW = {
@@ -73,7 +73,7 @@ def test_ten_megabytes_are_too_long_declared_or_not(client: TestClient, path: st
 def test_a_whole_history_of_the_longest_titles_fits(client: TestClient) -> None:
     """The bounds fit together: what the schema allows is not cut off by the body's."""
     many = [{"title": f"{n:05d}" + "x" * 150, "rating": 5.0} for n in range(5_000)]
-    answer = client.post("/recommend", json={"ratings": many})
+    answer = client.post("/recommendations", json={"ratings": many})
     assert answer.status_code == 200
     assert len(answer.json()["ignored"]) == 5_000
 
@@ -106,25 +106,14 @@ json_values = st.recursive(
     max_leaves=12,
 )
 NAMES = [
-    *(
-        "ratings",
-        "picked",
-        "user",
-        "items",
-        "without",
-        "genres",
-        "item",
-        "of",
-        "n",
-        "rank",
-        "taste",
-    ),
-    *("own", "threshold", "quantile", "diversity", "min_ratings", "decades"),
+    *("ratings", "interactions", "user_id", "items", "candidate_items", "exclude_items", "genres"),
+    *("item", "target", "n", "rank_by", "balance", "personalization", "threshold", "diversity"),
+    *("min_ratings", "decades", "title"),
 ]
 GOOD: dict[str, Any] = {
-    **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank": "picked"},
-    **{"taste": 0.5, "min_ratings": 2, "genres": ["Comedy"], "without": [102], "diversity": 0.5},
-    **{"of": "pick", "picked": [*history()]},
+    **{"ratings": rated(history()), "items": [101], "item": 101, "n": 3, "rank_by": "interaction"},
+    **{"balance": 0.5, "min_ratings": 2, "genres": ["Comedy"], "exclude_items": [102]},
+    **{"target": "interaction", "interactions": [*history()], "diversity": 0.5},
 }
 
 
@@ -137,7 +126,7 @@ GOOD: dict[str, Any] = {
     kind=st.sampled_from(["user", "lists", "hearts"]),
     path=st.sampled_from(PATHS),
     kept=st.sets(st.sampled_from(sorted(GOOD))),
-    changed=st.dictionaries(st.sampled_from([*NAMES, "films", "title"]), json_values, max_size=3),
+    changed=st.dictionaries(st.sampled_from(NAMES), json_values, max_size=3),
 )
 def test_good_requests_with_anything_in_them_never_fail(
     client_of: ClientOf, kind: str, path: str, kept: set[str], changed: dict[str, Any]
@@ -157,7 +146,7 @@ def test_what_nobody_expected_says_nothing_outside(
 
     monkeypatch.setattr("cfnade.inference.predictor.Predictor.ranked", fail)
     with caplog.at_level(logging.ERROR, "cfnade.server"):
-        answer = client.post("/recommend", json={"ratings": []})
+        answer = client.post("/recommendations", json={"ratings": []})
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text

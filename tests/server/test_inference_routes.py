@@ -19,30 +19,34 @@ from cfnade.inference.predictor import Predictor
 
 def test_a_distribution_has_its_own_mean_spread_median_and_interval(client: TestClient) -> None:
     body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
-    answer = client.post("/recommend", json=body).json()
+    answer = client.post("/recommendations", json=body).json()
     values = np.arange(1.0, 6.0)
     assert len(answer["items"]) == ITEMS - 5
     for item in answer["items"]:
         chances = np.array(item["probabilities"])
         assert chances.sum() == pytest.approx(1.0)
-        assert item["expected"] == pytest.approx(chances @ values, abs=1e-6)
-        assert item["std"] == pytest.approx(np.sqrt(chances @ (values - item["expected"]) ** 2))
+        assert item["prediction"] == pytest.approx(chances @ values, abs=1e-6)
+        assert item["std"] == pytest.approx(np.sqrt(chances @ (values - item["prediction"]) ** 2))
         low, high = item["interval"]
         assert chances[(values >= low) & (values <= high)].sum() >= 0.8 - 1e-9
         assert chances[values <= item["median"]].sum() >= 0.5
         assert chances[values < item["median"]].sum() < 0.5
 
 
-@pytest.mark.parametrize("own", [0.0, 0.5, 1.0, 5.0])
-def test_what_is_special_is_weighed_over_all_items(client: TestClient, own: float) -> None:
+@pytest.mark.parametrize("personalization", [0.0, 0.5, 1.0, 5.0])
+def test_what_is_special_is_weighed_over_all_items(
+    client: TestClient, personalization: float
+) -> None:
     """Not among the best by another measure: a short list is the head of everything, sorted."""
     body = {"ratings": rated(history()), "min_ratings": 0}
-    everything = client.post("/recommend", json=body | {"n": ITEMS}).json()["items"]
+    everything = client.post("/recommendations", json=body | {"n": ITEMS}).json()["items"]
     weighed = {}
     for line in everything:
-        usual = float(np.array(line["usual"]) @ np.arange(1.0, 6.0))
-        weighed[line["item"]] = usual + own * (line["expected"] - usual)
-    found = client.post("/recommend", json=body | {"n": 7, "own": own}).json()["items"]
+        usual = float(np.array(line["baseline"]) @ np.arange(1.0, 6.0))
+        weighed[line["item"]] = usual + personalization * (line["prediction"] - usual)
+    found = client.post(
+        "/recommendations", json=body | {"n": 7, "personalization": personalization}
+    ).json()["items"]
     assert [line["item"] for line in found] == sorted(weighed, key=lambda at: -weighed[at])[:7]
     assert [line["score"] for line in found] == pytest.approx([weighed[f["item"]] for f in found])
     assert [line["rank"] for line in found] == [1, 2, 3, 4, 5, 6, 7]
@@ -67,46 +71,46 @@ def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
 
 def test_new_items_are_predicted_beside_known_ones(client: TestClient, user_model: Path) -> None:
     given = {"A new film": {3: 5.0, 8: 1.0}}
-    told = [{"user": user, "rating": r} for user, r in given["A new film"].items()]
+    told = [{"user_id": user, "rating": r} for user, r in given["A new film"].items()]
     new = [{"item": "A new film", "ratings": told}]
     asked = {"items": [140, "A new film", 999, 139], "new_items": new}
     predictor = Predictor.load(user_model)
-    for who, user in (({"user": 3}, 3), ({"ratings": rated(history())}, "me")):
-        answer = client.post("/predict", json={**who, **asked}).json()
-        assert answer["unknown"] == [999]
+    for who, user in (({"user_id": 3}, 3), ({"ratings": rated(history())}, "me")):
+        answer = client.post("/predictions", json={**who, **asked}).json()
+        assert answer["unknown_items"] == [999]
         said = answer["predictions"]
         assert [one["item"] for one in said] == [140, "A new film", 139]
-        assert (said[1]["title"], said[1]["ratings"]) == (None, 2)
+        assert (said[1]["title"], said[1]["n_item_ratings"]) == (None, 2)
         expected = predictor.predict(
             user, [140, "A new film", 139], histories={"me": history()}, new_items=given
         )
-        assert [one["expected"] for one in said] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert [one["prediction"] for one in said] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize(
     ("new", "fault"),
     [
-        ({"item": 140, "ratings": [{"user": 3, "rating": 5}]}, "that the model knows"),
-        ({"item": 999, "ratings": [{"user": 777, "rating": 5}]}, "user 777, who rated 999"),
-        ({"item": 999, "ratings": [{"user": 3, "rating": 9}]}, "off the model's scale"),
+        ({"item": 140, "ratings": [{"user_id": 3, "rating": 5}]}, "that the model knows"),
+        ({"item": 999, "ratings": [{"user_id": 777, "rating": 5}]}, "user 777, who rated 999"),
+        ({"item": 999, "ratings": [{"user_id": 3, "rating": 9}]}, "off the model's scale"),
         ({"item": 999, "ratings": []}, "at least 1 item"),
     ],
 )
 def test_new_items_that_cannot_be_read_are_refused(
     client: TestClient, new: dict[str, Any], fault: str
 ) -> None:
-    answer = client.post("/predict", json={"user": 3, "items": [999], "new_items": [new]})
+    answer = client.post("/predictions", json={"user_id": 3, "items": [999], "new_items": [new]})
     assert answer.status_code == 422
     assert fault in answer.json()["detail"]
-    body = {"user": 3, "items": [999], "new_items": [new, new]}
-    assert client.post("/predict", json=body).status_code == 422
+    body = {"user_id": 3, "items": [999], "new_items": [new, new]}
+    assert client.post("/predictions", json=body).status_code == 422
 
 
 def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
     by_title = [{"title": TITLES[item], "rating": r} for item, r in history().items()]
     asked = {"items": [140, TITLES[140]]}
-    by_id = client.post("/predict", json={"ratings": rated(history()), **asked}).json()
-    assert_close(client.post("/predict", json={"ratings": by_title, **asked}).json(), by_id)
+    by_id = client.post("/predictions", json={"ratings": rated(history()), **asked}).json()
+    assert_close(client.post("/predictions", json={"ratings": by_title, **asked}).json(), by_id)
     first, second = by_id["predictions"]
     assert_close(first, second)
     assert first["item"] == 140
@@ -115,33 +119,31 @@ def test_titles_and_ids_mean_the_same(client: TestClient) -> None:
 def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
     unknown = [{"item": 9, "rating": 2.0}, {"title": "Nothing Like It", "rating": 3.0}]
     body: dict[str, Any] = {"ratings": [*rated(history()), *unknown], "items": [9, "No Film", 101]}
-    answer = client.post("/predict", json=body).json()
+    answer = client.post("/predictions", json=body).json()
     assert answer["ignored"] == unknown
-    assert answer["unknown"] == [9, "No Film"]
+    assert answer["unknown_items"] == [9, "No Film"]
     assert [one["item"] for one in answer["predictions"]] == [101]
     without = {"ratings": rated(history()), "items": [101]}
-    expected = client.post("/predict", json=without).json()["predictions"]
+    expected = client.post("/predictions", json=without).json()["predictions"]
     assert_close(answer["predictions"], expected)
 
 
-def test_lists_by_chance_and_by_quantile_are_sorted_by_them(client: TestClient) -> None:
+def test_rankings_are_sorted_by_their_criterion(client: TestClient) -> None:
     body = {"ratings": rated(history()), "n": 20, "min_ratings": 0}
     chosen: list[dict[str, Any]] = [
-        {"rank": "expected"},
-        {"rank": "at_least", "threshold": 4},
-        {"rank": "quantile", "quantile": 0.2},
-        {"rank": "quantile", "quantile": 0.8},
+        {"rank_by": "prediction"},
+        {"rank_by": "threshold", "threshold": 4},
     ]
     for how in chosen:
-        items = client.post("/recommend", json=body | how).json()["items"]
+        items = client.post("/recommendations", json=body | how).json()["items"]
         scores = [item["score"] for item in items]
         assert scores == sorted(scores, reverse=True)
         assert len(scores) == 20
-        if how["rank"] == "at_least":
+        if how["rank_by"] == "threshold":
             chances = [sum(item["probabilities"][3:]) for item in items]
             assert scores == pytest.approx(chances)
-        if how["rank"] == "expected":
-            assert scores == [item["expected"] for item in items]
+        if how["rank_by"] == "prediction":
+            assert scores == [item["prediction"] for item in items]
 
 
 def test_thinly_rated_items_are_hidden_and_counted(
@@ -152,34 +154,37 @@ def test_thinly_rated_items_are_hidden_and_counted(
     least = int(np.median([*counts.values()]))
     few = [item for item in TITLES if counts[item] < least and item not in given]
     body = {"ratings": rated(given), "n": ITEMS, "min_ratings": least}
-    answer = client.post("/recommend", json=body).json()
-    assert answer["hidden"] == len(few) > 0
+    answer = client.post("/recommendations", json=body).json()
+    assert answer["n_hidden_items"] == len(few) > 0
     assert answer["min_ratings"] == least
     assert len(answer["items"]) == ITEMS - len(given) - len(few)
-    assert min(item["ratings"] for item in answer["items"]) >= least
-    usual = client.post("/recommend", json={"ratings": rated(given)}).json()
+    assert min(item["n_item_ratings"] for item in answer["items"]) >= least
+    usual = client.post("/recommendations", json={"ratings": rated(given)}).json()
     assert usual["min_ratings"] == predictor.default_min_ratings
 
 
 def test_seen_items_come_back_on_demand(client: TestClient) -> None:
     body = {"ratings": rated(history()), "n": ITEMS, "min_ratings": 0}
-    new = {item["item"] for item in client.post("/recommend", json=body).json()["items"]}
+    new = {item["item"] for item in client.post("/recommendations", json=body).json()["items"]}
     assert not new & set(history())
-    again = client.post("/recommend", json=body | {"exclude_seen": False}).json()
+    again = client.post("/recommendations", json=body | {"exclude_seen": False}).json()
     assert {item["item"] for item in again["items"]} == new | set(history())
 
 
 def test_nothing_rated_is_an_answer_too(client: TestClient) -> None:
-    answer = client.post("/recommend", json={"ratings": [], "n": 3, "min_ratings": 0})
+    answer = client.post("/recommendations", json={"ratings": [], "n": 3, "min_ratings": 0})
     assert answer.status_code == 200
     assert len(answer.json()["items"]) == 3
-    assert client.post("/explain", json={"ratings": [], "item": 101}).json()["moved"] == []
+    assert (
+        client.post("/explanations", json={"ratings": [], "item": 101}).json()["contributions"]
+        == []
+    )
 
 
 def test_a_film_of_another_year_is_not_matched(client: TestClient) -> None:
     name = "The " + TITLES[105].partition(",")[0]  # "Film …, The (1954)"
     films = [{"title": name, "year": 1954}, {"title": name, "year": 1999}]
-    matches = client.post("/match", json={"films": films}).json()["matches"]
+    matches = client.post("/items/match", json={"items": films}).json()["matches"]
     assert matches == [{"item": 105, "title": TITLES[105]}, None]
 
 
@@ -190,76 +195,178 @@ def test_a_model_without_titles_is_searched_by_id(
     checkpoint.save(replace(fitted, context=fitted.context.replace(titles=None)), tmp_path)
     with asking(tmp_path) as client:
         model = client.get("/model").json()
-        assert model["titles"] is False
-        assert len(model["samples"][0]["ratings"]) >= 3
+        assert model["capabilities"]["titles"] is False
+        assert len(model["sample_profiles"][0]["ratings"]) >= 3
         found = client.get("/items", params={"q": "10", "limit": 50}).json()["items"]
         assert {item["item"] for item in found} == set(range(101, 110))
-        assert client.post("/match", json={"films": [{"title": "Alien"}]}).json() == {
+        assert client.post("/items/match", json={"items": [{"title": "Alien"}]}).json() == {
             "matches": [None]
         }
-        answer = client.post("/recommend", json={"ratings": rated(history())})
+        answer = client.post("/recommendations", json={"ratings": rated(history())})
         assert answer.json()["items"][0]["title"] is None
 
 
 def test_versions_and_health(client: TestClient) -> None:
-    version = client.get("/version").json()
-    assert version["cfnade"] == __version__
-    assert (version["model"]["levels"], version["model"]["items"]) == (5, ITEMS)
+    model = client.get("/model").json()
+    assert (model["version"], model["n_items"]) == (__version__, ITEMS)
+    assert re.fullmatch("[0-9a-f]+", model["fingerprint"])
     assert client.get("/health").json() == {"status": "ok"}
 
 
 REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
-    ("/recommend", {}, 422, "either ratings"),
-    ("/recommend", {"user": 7, "ratings": []}, 422, "either ratings"),
-    ("/recommend", {"user": 9999}, 404, "user 9999 is unknown"),
-    ("/recommend", {"user": "seven"}, 422, "user id 'seven' is a str"),
-    ("/recommend", {"ratings": [{"item": 101, "rating": 7}]}, 422, "off the model's scale 1–5"),
-    ("/recommend", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
-    ("/recommend", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
-    ("/recommend", {"ratings": [], "n": 501}, 422, "n: input should be less than or equal to 500"),
-    ("/recommend", {"ratings": [], "rank": "best"}, 422, "rank: input should be 'expected'"),
-    ("/recommend", {"ratings": [], "rank": "at_least", "threshold": 9}, 422, "threshold"),
-    ("/recommend", {"ratings": [], "rank": "picked"}, 422, "needs a model that knows what people"),
-    ("/recommend", {"ratings": [], "taste": 0.5}, 422, "taste .* goes with rank='picked'"),
-    ("/recommend", {"ratings": [], "taste": 1.5}, 422, "taste: input should be less than or equal"),
-    ("/recommend", {"ratings": [], "own": -1}, 422, "own: input should be greater than or equal"),
-    ("/recommend", {"ratings": [], "own": 2, "rank": "quantile"}, 422, 'own goes with rank "exp'),
-    ("/recommend", {"ratings": [], "own": 2, "diversity": 0.5}, 422, "own .* without diversity"),
-    ("/recommend", {"ratings": [], "diversity": -1}, 422, "diversity: input should be greater"),
-    ("/recommend", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
-    ("/recommend", {"ratings": [], "genres": []}, 422, "genres: list should have at least 1 item"),
-    ("/recommend", {"ratings": [], "genres": ["Odd"]}, 422, "'Odd' is none of .* Comedy, Drama"),
-    ("/recommend", {"ratings": [], "without": 5}, 422, "without: input should be a valid list"),
-    ("/recommend", {"picked": [101]}, 422, "picked: this model knows ratings; give ratings"),
-    ("/explain", {"ratings": [], "item": 101, "of": "pick"}, 422, "needs a model that knows what"),
-    ("/explain", {"ratings": [], "item": 101, "of": "odd"}, 422, "of: input should be 'rating'"),
-    ("/similar", {"item": 9}, 404, "item 9 is unknown to the model; GET /items"),
-    ("/similar", {"item": 101, "n": 0}, 422, "n: input should be greater than or equal to 1"),
-    ("/recommend", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
-    ("/predict", {"ratings": [], "items": [101], "time": 5}, 422, "does not know time"),
-    ("/predict", {"ratings": []}, 422, "items: field required"),
-    ("/predict", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
-    ("/predict", {"ratings": [], "items": [1.5]}, 422, "valid integer, or input should be a valid"),
-    ("/explain", {"ratings": [], "item": 9}, 404, "item 9 is unknown to the model; GET /items"),
-    ("/match", {"films": [{"title": ""}]}, 422, r"films\[0\].title: string should have at least 1"),
+    ("/recommendations", {}, 422, "exactly one of"),
+    ("/recommendations", {"user_id": 7, "ratings": []}, 422, "exactly one of"),
+    ("/recommendations", {"user_id": 9999}, 404, "user 9999 is unknown"),
+    ("/recommendations", {"user_id": "seven"}, 422, "user id 'seven' is a str"),
+    (
+        "/recommendations",
+        {"ratings": [{"item": 101, "rating": 7}]},
+        422,
+        "off the model's scale 1–5",
+    ),
+    ("/recommendations", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
+    ("/recommendations", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
+    (
+        "/recommendations",
+        {"ratings": [], "n": 501},
+        422,
+        "n: input should be less than or equal to 500",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "rank_by": "best"},
+        422,
+        "rank_by: input should be 'interaction'",
+    ),
+    ("/recommendations", {"ratings": [], "rank_by": "threshold", "threshold": 9}, 422, "threshold"),
+    (
+        "/recommendations",
+        {"ratings": [], "rank_by": "interaction"},
+        422,
+        "has not learned interactions",
+    ),
+    ("/recommendations", {"ratings": [], "balance": 0.5}, 422, "balance .* needs rank_by="),
+    (
+        "/recommendations",
+        {"ratings": [], "balance": 1.5},
+        422,
+        "balance: input should be less than or equal",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "personalization": -1},
+        422,
+        "personalization: input should be greater than or equal",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "personalization": 2, "rank_by": "threshold"},
+        422,
+        'needs rank_by="prediction"',
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "diversity": -1},
+        422,
+        "diversity: input should be greater",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "candidate_items": []},
+        422,
+        "candidate_items: list should have at least 1 item",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "genres": []},
+        422,
+        "genres: list should have at least 1 item",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "genres": ["Odd"]},
+        422,
+        "unknown genre 'Odd'.* Comedy, Drama",
+    ),
+    (
+        "/recommendations",
+        {"ratings": [], "exclude_items": 5},
+        422,
+        "exclude_items: input should be a valid list",
+    ),
+    (
+        "/recommendations",
+        {"interactions": [101]},
+        422,
+        "interactions: this model knows ratings only; give ratings",
+    ),
+    (
+        "/explanations",
+        {"ratings": [], "item": 101, "target": "interaction"},
+        422,
+        "has not learned interactions",
+    ),
+    (
+        "/explanations",
+        {"ratings": [], "item": 101, "target": "odd"},
+        422,
+        "target: input should be 'rating'",
+    ),
+    ("/recommendations", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
+    ("/predictions", {"ratings": [], "items": [101], "timestamp": 5}, 422, "uses no timestamps"),
+    ("/predictions", {"ratings": []}, 422, "items: field required"),
+    ("/predictions", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
+    (
+        "/predictions",
+        {"ratings": [], "items": [1.5]},
+        422,
+        "valid integer, or input should be a valid",
+    ),
+    ("/explanations", {"ratings": [], "item": 9}, 404, "item 9 is unknown; GET /items"),
+    (
+        "/items/match",
+        {"items": [{"title": ""}]},
+        422,
+        r"items\[0\].title: string should have at least 1",
+    ),
 ]
 
 
 OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
-    ("/predict", {"picked": [], "items": [101]}, 422, "no ratings to predict; POST /recommend"),
-    ("/predict", {"user": 7, "items": [101]}, 422, "no ratings to predict"),
-    ("/recommend", {"ratings": rated(history())}, 422, "no ratings, only what people pick; give"),
-    ("/recommend", {"picked": [], "user": 7}, 422, "either ratings or picked"),
     (
-        "/recommend",
-        {"picked": [101, TITLES[101]]},
+        "/predictions",
+        {"interactions": [], "items": [101]},
         422,
-        r"picked\[1\]: item 101 is there more than",
+        "no ratings to predict; POST /recommendations",
     ),
-    ("/recommend", {"picked": [{"item": 101}]}, 422, r"picked\[0\]: input should be a valid"),
-    ("/recommend", {"picked": [], "rank": "expected"}, 422, "needs ratings"),
-    ("/recommend", {"picked": [], "taste": 0.5}, 422, "knows no ratings"),
-    ("/explain", {"picked": [], "item": 101, "of": "rating"}, 422, "no ratings to predict"),
+    ("/predictions", {"user_id": 7, "items": [101]}, 422, "no ratings to predict"),
+    (
+        "/recommendations",
+        {"ratings": rated(history())},
+        422,
+        "ratings: this model knows interactions only; give",
+    ),
+    ("/recommendations", {"interactions": [], "user_id": 7}, 422, "exactly one of"),
+    (
+        "/recommendations",
+        {"interactions": [101, TITLES[101]]},
+        422,
+        r"interactions\[1\]: item 101 is there more than",
+    ),
+    (
+        "/recommendations",
+        {"interactions": [{"item": 101}]},
+        422,
+        r"interactions\[0\]: input should be a valid",
+    ),
+    ("/recommendations", {"interactions": [], "rank_by": "prediction"}, 422, "predicts no ratings"),
+    ("/recommendations", {"interactions": [], "balance": 0.5}, 422, "concerns ratings"),
+    (
+        "/explanations",
+        {"interactions": [], "item": 101, "target": "rating"},
+        422,
+        "predicts no ratings",
+    ),
 ]
 
 
@@ -271,29 +378,39 @@ def test_refusals_of_a_model_without_ratings(
 
 
 def test_what_is_not_known_of_picks_and_filters_is_named(client_of: ClientOf) -> None:
-    body = {"picked": [101, 9, "No Film"], "items": [140, 8, TITLES[139]], "without": [139, "Nil"]}
-    answer = client_of("hearts").post("/recommend", json=body).json()
+    body = {
+        "interactions": [101, 9, "No Film"],
+        "candidate_items": [140, 8, TITLES[139]],
+        "exclude_items": [139, "Nil"],
+    }
+    answer = client_of("hearts").post("/recommendations", json=body).json()
     assert answer["ignored"] == [9, "No Film"]
-    assert answer["unknown"] == [8, "Nil"]
+    assert answer["unknown_items"] == [8, "Nil"]
     assert [line["item"] for line in answer["items"]] == [140]
-    plain = {"picked": [101], "items": [140]}
-    assert client_of("hearts").post("/recommend", json=plain).json()["items"] == answer["items"]
+    plain = {"interactions": [101], "candidate_items": [140]}
+    assert (
+        client_of("hearts").post("/recommendations", json=plain).json()["items"] == answer["items"]
+    )
 
 
 def test_chances_of_picks_are_of_all_that_is_not_known(client_of: ClientOf) -> None:
-    body = {"picked": [*history()], "n": ITEMS}
-    lines = client_of("hearts").post("/recommend", json=body).json()["items"]
-    assert sum(line["pick"] for line in lines) == pytest.approx(1, abs=1e-5)
-    body = {"ratings": rated(history()), "n": ITEMS, "taste": 0.5, "threshold": 3}
-    for line in client_of("lists").post("/recommend", json=body).json()["items"]:
+    body = {"interactions": [*history()], "n": ITEMS}
+    lines = client_of("hearts").post("/recommendations", json=body).json()["items"]
+    assert sum(line["interaction_probability"] for line in lines) == pytest.approx(1, abs=1e-5)
+    body = {"ratings": rated(history()), "n": ITEMS, "balance": 0.5, "threshold": 3}
+    for line in client_of("lists").post("/recommendations", json=body).json()["items"]:
         liked = sum(line["probabilities"][2:])
-        assert line["score"] == pytest.approx(line["pick"] * liked, rel=1e-5)
+        assert line["score"] == pytest.approx(line["interaction_probability"] * liked, rel=1e-5)
 
 
 def test_nothing_known_explains_no_pick(client_of: ClientOf) -> None:
-    body = {"picked": [], "item": 101}
-    answer = client_of("hearts").post("/explain", json=body).json()
-    assert (answer["moved"], answer["pick"], answer["prediction"]) == ([], None, None)
+    body = {"interactions": [], "item": 101}
+    answer = client_of("hearts").post("/explanations", json=body).json()
+    assert (answer["contributions"], answer["interaction_probability"], answer["prediction"]) == (
+        [],
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(("path", "body", "status", "detail"), REFUSED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cfnade.server.item_map import laid_out
+from cfnade.server.item_map import embed_in_plane
 
 
 def groups(seed: int, sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -26,7 +26,7 @@ def nearest(points: np.ndarray, k: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_groups_stay_together(seed: int) -> None:
     vectors, which = groups(seed, (30, 40, 20, 50))
-    places = laid_out(vectors)
+    places = embed_in_plane(vectors)
     assert places.shape == (140, 2)
     assert places.min() == pytest.approx(0)
     assert places.max() == pytest.approx(1)
@@ -42,16 +42,16 @@ def test_it_keeps_more_neighbours_than_a_plain_projection() -> None:
         pairs = zip(nearest(points, 8), nearest(vectors, 8), strict=True)
         return float(np.mean([len(set(a) & set(b)) / 8 for a, b in pairs]))
 
-    assert kept(laid_out(vectors)) > kept(plain) + 0.2
+    assert kept(embed_in_plane(vectors)) > kept(plain) + 0.2
 
 
 def test_there_is_no_chance_in_it() -> None:
     vectors, _ = groups(7, (10, 12))
-    assert (laid_out(vectors) == laid_out(vectors.copy())).all()
+    assert (embed_in_plane(vectors) == embed_in_plane(vectors.copy())).all()
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5])
 def test_few_and_equal_items_have_places_too(n: int) -> None:
-    places = laid_out(np.ones((n, 6), np.float32))
+    places = embed_in_plane(np.ones((n, 6), np.float32))
     assert places.shape == (n, 2)
     assert np.isfinite(places).all()

@@ -24,7 +24,7 @@ from tests.server.given import (
 from cfnade.data.splits import split
 from cfnade.exceptions import CfnadeError
 from cfnade.inference.predictor import Predictor
-from cfnade.server.item_metadata import validate_item_name
+from cfnade.server.settings import validate_item_name
 
 # -- usual, genres, decades ----------------------------------------------------------------------
 
@@ -36,57 +36,61 @@ def test_usual_is_how_people_rated_it(client: TestClient, user_model: Path) -> N
     np.add.at(counts, (known.items, known.levels), 1)
     whole = (counts.sum(0) + 1) / (counts.sum(0) + 1).sum()
     body = {"ratings": rated(history()), "n": 40, "min_ratings": 0}
-    listed = client.post("/recommend", json=body).json()["items"]
+    listed = client.post("/recommendations", json=body).json()["items"]
     assert len(listed) == 35
     order = {int(raw): at for at, raw in enumerate(known.item_ids)}
     for film in listed:
         own = counts[order[film["item"]]] + 2 * whole
-        np.testing.assert_allclose(film["usual"], own / own.sum(), rtol=1e-9)
+        np.testing.assert_allclose(film["baseline"], own / own.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["user", "both", "several", "ridge", "bare", "lists"])
 def test_who_has_said_nothing_is_told_what_is_usual(client_of: ClientOf, kind: str) -> None:
     body = {"ratings": [], "items": [101, 105, 120]}
-    for film in client_of(kind).post("/predict", json=body).json()["predictions"]:
-        usual = np.array(film["usual"]) @ np.arange(1.0, 6.0)
-        assert film["expected"] == pytest.approx(usual, abs=1e-5)
+    for film in client_of(kind).post("/predictions", json=body).json()["predictions"]:
+        usual = np.array(film["baseline"]) @ np.arange(1.0, 6.0)
+        assert film["prediction"] == pytest.approx(usual, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["item", "both", "bare", "lists"])
 def test_every_kind_of_model_says_what_is_usual(client_of: ClientOf, kind: str) -> None:
-    person = {"user": 1} if not KINDS[kind].new_people else {"ratings": rated(history())}
-    listed = client_of(kind).post("/recommend", json={**person, "n": 3}).json()["items"]
+    person = {"user_id": 1} if not KINDS[kind].new_people else {"ratings": rated(history())}
+    listed = client_of(kind).post("/recommendations", json={**person, "n": 3}).json()["items"]
     for film in listed:
-        assert sum(film["usual"]) == pytest.approx(1)
+        assert sum(film["baseline"]) == pytest.approx(1)
 
 
 def test_without_stars_nothing_is_usual(client_of: ClientOf) -> None:
-    listed = client_of("hearts").post("/recommend", json={"picked": [101], "n": 3}).json()["items"]
-    assert [film["usual"] for film in listed] == [None] * 3
+    listed = (
+        client_of("hearts")
+        .post("/recommendations", json={"interactions": [101], "n": 3})
+        .json()["items"]
+    )
+    assert [film["baseline"] for film in listed] == [None] * 3
 
 
 def test_genres_are_told(client: TestClient) -> None:
     body = {"ratings": [], "n": 40, "min_ratings": 0}
-    for film in client.post("/recommend", json=body).json()["items"]:
+    for film in client.post("/recommendations", json=body).json()["items"]:
         wanted = [] if film["item"] == max(TITLES) else sorted(genres_of(film["item"]).split("|"))
         assert sorted(film["genres"]) == wanted
 
 
 def test_decades_filter_by_the_year_of_the_title(client: TestClient) -> None:
     told = client.get("/model").json()["decades"]
-    assert told == [{"decade": decade, "items": 10} for decade in (1980, 1970, 1960, 1950)]
+    assert told == [{"decade": decade, "n_items": 10} for decade in (1980, 1970, 1960, 1950)]
     for decades in ([1950], [1960, 1980]):
         body = {"ratings": [], "n": 40, "min_ratings": 0, "decades": decades}
-        found = client.post("/recommend", json=body).json()["items"]
+        found = client.post("/recommendations", json=body).json()["items"]
         years = {int(film["title"][-5:-1]) for film in found}
         assert years == {year for decade in decades for year in range(decade, decade + 10)}
-    both = {"ratings": [], "decades": [1950], "items": [101, 125], "min_ratings": 0}
-    found = client.post("/recommend", json=both).json()["items"]
+    both = {"ratings": [], "decades": [1950], "candidate_items": [101, 125], "min_ratings": 0}
+    found = client.post("/recommendations", json=both).json()["items"]
     assert [film["item"] for film in found] == [101]
     none = {"ratings": [], "decades": [1930], "min_ratings": 0}
-    assert client.post("/recommend", json=none).json()["items"] == []
+    assert client.post("/recommendations", json=none).json()["items"] == []
     for bad in ([1955], [], ["1950"], [-10]):
-        refused = client.post("/recommend", json={"ratings": [], "decades": bad})
+        refused = client.post("/recommendations", json={"ratings": [], "decades": bad})
         assert refused.status_code == 422
         assert "decades" in refused.json()["detail"]
 
@@ -97,9 +101,9 @@ def test_decades_filter_by_the_year_of_the_title(client: TestClient) -> None:
 def test_words_follow_the_data_or_the_option(
     client: TestClient, asking: Asking, user_model: Path
 ) -> None:
-    assert client.get("/model").json()["noun"] == "film"  # titles have years
-    with asking(user_model, noun="book") as named:
-        assert named.get("/model").json()["noun"] == "book"
+    assert client.get("/model").json()["item_name"] == "film"  # titles have years
+    with asking(user_model, item_name="book") as named:
+        assert named.get("/model").json()["item_name"] == "book"
 
 
 def test_a_noun_is_a_word() -> None:
@@ -117,34 +121,38 @@ def test_a_noun_is_a_word() -> None:
 def test_questions_are_those_of_the_predictor(client_of: ClientOf, model_of: ModelOf) -> None:
     client, predictor = client_of("ridge"), Predictor.load(model_of("ridge"))
     for given in ({}, history(3)):
-        said = client.post("/ask", json={"ratings": rated(given), "n": 5}).json()
-        frame = predictor.ask(history=given, n=5)
+        said = client.post("/items-to-rate", json={"ratings": rated(given), "n": 5}).json()
+        frame = predictor.suggest_items_to_rate(history=given, n=5)
         assert [one["item"] for one in said["items"]] == frame["item"].to_list()
-        assert [one["reduction"] for one in said["items"]] == frame["reduction"].to_list()
+        assert [one["uncertainty_reduction"] for one in said["items"]] == frame[
+            "reduction"
+        ].to_list()
         assert [one["title"] for one in said["items"]] == frame["title"].to_list()
-        assert said["unknown"] <= 1
+        assert said["uncertainty"] <= 1
     first = said["items"][0]["item"]
-    body = {"ratings": rated(given), "n": 1, "without": [first, "nobody knows this"]}
-    other = predictor.ask(history=given, n=1, without=[first])["item"][0]
-    assert client.post("/ask", json=body).json()["items"][0]["item"] == other != first
+    body = {"ratings": rated(given), "n": 1, "exclude_items": [first, "nobody knows this"]}
+    other = predictor.suggest_items_to_rate(history=given, n=1, exclude_items=[first])["item"][0]
+    assert client.post("/items-to-rate", json=body).json()["items"][0]["item"] == other != first
 
 
 @pytest.mark.parametrize("kind", ["both", "hearts", "titled", "ridge"])
 def test_every_kind_that_takes_new_people_asks(client_of: ClientOf, kind: str) -> None:
     body = {**who(history(2), KINDS[kind]), "n": 3}
-    said = client_of(kind).post("/ask", json=body).json()
+    said = client_of(kind).post("/items-to-rate", json=body).json()
     assert len(said["items"]) == 3
-    assert all((one["reduction"] is not None) == (kind == "ridge") for one in said["items"])
+    assert all(
+        (one["uncertainty_reduction"] is not None) == (kind == "ridge") for one in said["items"]
+    )
     known = {KINDS[kind].item(item) for item in history(2)}
     assert not known & {one["item"] for one in said["items"]}
 
 
 def test_known_users_are_asked_what_they_have_not_rated(client_of: ClientOf) -> None:
-    said = client_of("ridge").post("/ask", json={"user": 7, "n": 50}).json()
+    said = client_of("ridge").post("/items-to-rate", json={"user_id": 7, "n": 50}).json()
     known = split(ratings(KINDS["user"]), "paper:0").train
     mine = {int(known.item_ids[item]) for item in known.items[known.users == 6]}
     assert not mine & {one["item"] for one in said["items"]}
-    assert said["unknown"] < 1
+    assert said["uncertainty"] < 1
 
 
 # -- the map -------------------------------------------------------------------------------------
@@ -152,12 +160,12 @@ def test_known_users_are_asked_what_they_have_not_rated(client_of: ClientOf) -> 
 
 def test_the_map_is_the_same_for_everybody(client_of: ClientOf) -> None:
     for kind in ("user", "lists", "hearts", "item"):
-        first, again = (client_of(kind).get("/map").json()["items"] for _ in range(2))
+        first, again = (client_of(kind).get("/item-map").json()["items"] for _ in range(2))
         assert first == again
         assert len(first) == ITEMS
         assert {one["item"] for one in first} == set(TITLES)
         for one in first:
             assert 0 <= one["x"] <= 1
             assert 0 <= one["y"] <= 1
-        counts = [one["ratings"] for one in first]
+        counts = [one["n_item_ratings"] for one in first]
         assert counts == sorted(counts, reverse=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
+from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.server.given import Asking, TestClient
+from tests.server.given import Asking, TestClient, server_settings
 
+from cfnade.exceptions import StoreUnavailableError
 from cfnade.server.app import create_app
-from cfnade.server.metrics import Metrics
+from cfnade.server.metrics import RequestMetrics, StoreCollector
 from cfnade.server.model_registry import ModelRegistry
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -44,12 +46,12 @@ def requests(samples: Samples) -> dict[tuple[str, str, str], float]:
 
 
 def test_every_request_is_counted_by_how_it_ended(asking: Asking, user_model: Path) -> None:
-    with asking(user_model, key="k") as client:
+    with asking(user_model, api_key="k") as client:
         key = {"x-api-key": "k"}
         for _ in range(3):
-            client.post("/recommend", json={"ratings": []}, headers=key)
-        client.post("/recommend", json={"odd": 1}, headers=key)
-        client.post("/recommend", json={"ratings": []})  # without the key
+            client.post("/recommendations", json={"ratings": []}, headers=key)
+        client.post("/recommendations", json={"odd": 1}, headers=key)
+        client.post("/recommendations", json={"ratings": []})  # without the key
         client.head("/health")
         client.get("/page/app.js")
         for odd in ("/nothing", "/%F0%9F%8E%AC", "/page/none.js"):
@@ -57,16 +59,16 @@ def test_every_request_is_counted_by_how_it_ended(asking: Asking, user_model: Pa
         client.request("BREW", "/model", headers=key)
         samples = told(client, **key)
     assert requests(samples) == {
-        ("POST", "/recommend", "200"): 3,
-        ("POST", "/recommend", "422"): 1,
-        ("POST", "/recommend", "401"): 1,
+        ("POST", "/recommendations", "200"): 3,
+        ("POST", "/recommendations", "422"): 1,
+        ("POST", "/recommendations", "401"): 1,
         ("HEAD", "/health", "200"): 1,
-        ("GET", "/page/", "200"): 1,
+        ("GET", "/page", "200"): 1,
         ("GET", "other", "404"): 2,
-        ("GET", "/page/", "404"): 1,
+        ("GET", "/page", "404"): 1,
         ("other", "/model", "405"): 1,
     }
-    path = ("path", "/recommend")
+    path = ("path", "/recommendations")
     assert samples["cfnade_request_seconds_count", (path,)] == 5
     assert samples["cfnade_request_seconds_sum", (path,)] > 0
     assert samples["cfnade_request_seconds_bucket", (("le", "+Inf"), path)] == 5
@@ -77,14 +79,14 @@ def test_a_failure_nobody_expected_counts_as_one(
 ) -> None:
     with asking(user_model) as client:
         # What warms a model up, in a thread of its own, must not meet it.
-        monkeypatch.setattr("cfnade.server.routers.inference.length_to_rank", lambda *_: 1 / 0)
-        client.post("/recommend", json={"ratings": []})
-        assert requests(told(client)) == {("POST", "/recommend", "500"): 1}
+        monkeypatch.setattr("cfnade.server.routers.inference.rank_items", lambda *_: 1 / 0)
+        client.post("/recommendations", json={"ratings": []})
+        assert requests(told(client)) == {("POST", "/recommendations", "500"): 1}
 
 
 def test_the_model_tells_its_age_and_how_loading_went(user_model: Path) -> None:
     models = ModelRegistry(user_model)
-    app = create_app(models)
+    app = create_app(models, server_settings(user_model))
     client = TestClient(app)
     early = told(client)  # before anything is loaded there is no age
     assert not any(name.startswith("cfnade_model_age") for name, _ in early)
@@ -96,7 +98,7 @@ def test_the_model_tells_its_age_and_how_loading_went(user_model: Path) -> None:
     assert 0 <= samples["cfnade_model_loaded_seconds", ()] < 60
     print_of = (("fingerprint", models.current().fingerprint),)
     assert samples["cfnade_model_info", print_of] == 1
-    models.folder = user_model / "nowhere"
+    models.model_dir = user_model / "nowhere"
     assert not models.reload()
     outcomes = {
         dict(labels)["outcome"]: value
@@ -106,27 +108,32 @@ def test_the_model_tells_its_age_and_how_loading_went(user_model: Path) -> None:
     assert outcomes == {"loaded": 1, "failed": 1}
 
 
-def test_others_add_figures_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    metrics = Metrics()
-    metrics.add("shop_ratings", 'AppendResult, "all" of\nthem.', lambda: 7.5)
-    metrics.add(
-        "shop_queries", "By kind.", lambda: {"a": 1, 'b"\n': 2}, label="kind", kind="counter"
-    )
-    metrics.add("shop_late", "Not known yet.", lambda: None)
-    metrics.add("shop_broken", "Fails.", lambda: float(os.fspath(Path("no number"))))
+class Broken:
+    """Stored ratings whose database is away."""
+
+    requests: ClassVar = Counter({True: 3, False: 1})
+
+    def event_count(self) -> float:
+        raise StoreUnavailableError("away")
+
+    def online_rmse(self) -> float:
+        return 0.5
+
+
+def test_a_store_that_is_away_hides_no_other_metric(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = RequestMetrics()
+    metrics.registry.register(StoreCollector(Broken()))  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR, "cfnade.server"):
         samples = read(metrics.text().decode())
     assert samples == {
-        ("shop_ratings", ()): 7.5,
-        ("shop_queries_total", (("kind", "a"),)): 1,
-        ("shop_queries_total", (("kind", 'b"\n'),)): 2,
+        ("cfnade_online_rmse", ()): 0.5,
+        ("cfnade_user_requests_total", (("in_model", "true"),)): 3,
+        ("cfnade_user_requests_total", (("in_model", "false"),)): 1,
     }
-    assert "shop_broken cannot be told" in caplog.text
-    with pytest.raises(ValueError, match="shop_ratings is told already"):
-        metrics.add("shop_ratings", "Again.", lambda: 0)
+    assert "cfnade_store_events cannot be read" in caplog.text
 
 
 def test_figures_are_not_for_everybody(asking: Asking, user_model: Path) -> None:
-    with asking(user_model, key="k") as client:
+    with asking(user_model, api_key="k") as client:
         assert client.get("/metrics").status_code == 401
         assert client.get("/metrics", headers={"authorization": "Bearer k"}).status_code == 200

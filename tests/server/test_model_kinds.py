@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -26,10 +27,9 @@ from cfnade.server import schemas
 
 WHEN = 950_000_000
 ANSWERS: dict[str, type[BaseModel]] = {
-    "/predict": schemas.PredictOut,
-    "/recommend": schemas.RecommendOut,
-    "/explain": schemas.ExplainOut,
-    "/similar": schemas.SimilarOut,
+    "/predictions": schemas.PredictionResponse,
+    "/recommendations": schemas.RecommendationResponse,
+    "/explanations": schemas.ExplanationResponse,
 }
 
 
@@ -53,7 +53,7 @@ class Asker:
 
     def __init__(self, kind: Kind, *, is_new: bool) -> None:
         self.may_ask = kind.new_people if is_new else kind.known_users
-        self.body: dict[str, Any] = who(history(6), kind) if is_new else {"user": 7}
+        self.body: dict[str, Any] = who(history(6), kind) if is_new else {"user_id": 7}
         past: Any = {kind.item(item): rating for item, rating in history(6).items()}
         past = past if kind.starred else [*past]
         self.user = "me" if is_new else 7
@@ -91,7 +91,7 @@ def ask(client_of: ClientOf, name: str) -> Ask:
 def refusal_of(kind: Kind, asker: Asker) -> str | None:
     """Why this kind makes no list for them."""
     if not kind.lists:
-        return "knows time"
+        return "depend on the time"
     if asker.may_ask:
         return None
     return "item-based" if kind.known_users else "without the ratings"
@@ -99,83 +99,93 @@ def refusal_of(kind: Kind, asker: Asker) -> str | None:
 
 def numbers(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Lines of a frame by the names of the service; null for what the frame does not say."""
-    names = {"prediction": "expected", "known_of_item": "ratings"}
-    wanted = ("item", "title", "score", "pick", "expected", "std", "ratings")
     lines = []
-    for line in frame.rename(names, strict=False).to_dicts():
+    for line in renamed(frame).to_dicts():
         chances = [chance for name, chance in line.items() if name.startswith("p_")]
-        said = {name: line.get(name) for name in wanted}
-        lines.append(said | {"probabilities": chances or None})
+        lines.append(
+            {name: line.get(name) for name in COLUMNS} | {"probabilities": chances or None}
+        )
     return lines
 
 
+COLUMNS = ["item", "title", "score", "interaction_probability"]
+COLUMNS += ["prediction", "std", "n_item_ratings"]
+
+
 def served(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    wanted = ("item", "title", "score", "pick", "expected", "std", "ratings", "probabilities")
-    return [{name: line.get(name) for name in wanted} for line in lines]
+    return [{name: line.get(name) for name in [*COLUMNS, "probabilities"]} for line in lines]
+
+
+def renamed(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame with the names of the service."""
+    return frame.rename({"without": "prediction_without", "change": "difference"}, strict=False)
 
 
 def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
     items = [kind.item(item) for item in (101, 117, 140)]
     body, times = asker.body | {"items": items}, None
     if not kind.starred:
-        ask("/predict", body, "knows no ratings to predict")
+        ask("/predictions", body, "knows no ratings to predict")
         return
     if not kind.lists:
-        ask("/predict", body, "say when")
+        ask("/predictions", body, "give timestamp")
         times = WHEN
-        body["time"] = WHEN
-    answer = ask("/predict", body, None if asker.may_ask else refusal_of(kind, asker))
+        body["timestamp"] = WHEN
+    answer = ask("/predictions", body, None if asker.may_ask else refusal_of(kind, asker))
     if answer is None:
         return
-    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, times=times)
+    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, timestamp=times)
     assert_close(served(answer["predictions"]), numbers(frame))
-    assert answer["unknown"] == answer["ignored"] == []
+    assert answer["unknown_items"] == answer["ignored"] == []
     titles = [TITLES[101], TITLES[117], TITLES[140]]
     assert [line["title"] for line in answer["predictions"]] == titles
-    assert_close(ask("/predict", body | {"items": titles}, None), answer)
+    assert_close(ask("/predictions", body | {"items": titles}, None), answer)
 
 
 HOW: dict[str, dict[str, Any]] = {
     "as the model likes": {},
-    "what is picked": {"rank": "picked", "taste": 0.0},
-    "what is rated highest": {"rank": "picked", "taste": 1.0},
-    "by a quantile": {"rank": "quantile", "quantile": 0.3},
+    "what is picked": {"rank_by": "interaction", "balance": 0.0},
+    "what is rated highest": {"rank_by": "interaction", "balance": 1.0},
+    "what is liked": {"rank_by": "threshold", "threshold": 4},
+    "twice as personal": {"rank_by": "prediction", "personalization": 2.0},
     "varied": {"diversity": 0.6},
-    "of some": {"items": [101, 120, 121, 122, 140], "min_ratings": 0},
-    "but not of some": {"without": [101, 120, 121, 122, 140], "n": 40, "min_ratings": 0},
+    "of some": {"candidate_items": [101, 120, 121, 122, 140], "min_ratings": 0},
+    "but not of some": {"exclude_items": [101, 120, 121, 122, 140], "n": 40, "min_ratings": 0},
     "of genres": {"genres": ["comedy", "Horror"], "n": 40, "min_ratings": 0},
 }
 
 
 def refusal_to(kind: Kind, how: dict[str, Any]) -> str | None:
     """Why this kind makes no such list."""
-    rank = how.get("rank", kind.ranks[0])
+    rank = how.get("rank_by", kind.ranks[0])
     if rank not in kind.ranks:
-        return "needs a model that knows what people pick" if kind.starred else "needs ratings"
-    if "taste" in how and not kind.starred:
-        return "knows no ratings"
-    return "name no genres" if "genres" in how and kind.ids_are_titles else None
+        return "has not learned interactions" if kind.starred else "predicts no ratings"
+    if "balance" in how and not kind.starred:
+        return "concerns ratings"
+    return "have no genres" if "genres" in how and kind.ids_are_titles else None
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_lists(how: str, kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
     wish = {"n": 10} | HOW[how]
-    for name in ("items", "without"):
+    for name in ("candidate_items", "exclude_items"):
         if name in wish:
             wish[name] = [kind.item(item) for item in wish[name]]
-    answer = ask("/recommend", asker.body | wish, refusal_of(kind, asker) or refusal_to(kind, wish))
+    answer = ask(
+        "/recommendations", asker.body | wish, refusal_of(kind, asker) or refusal_to(kind, wish)
+    )
     if answer is None:
         return
     arguments = {"users" if name == "user" else name: one for name, one in asker.arguments.items()}
-    frame = estimator.recommend(**arguments, **wish)
+    frame = estimator.recommend(**{**arguments, **wish})
     assert_close(served(answer["items"]), numbers(frame))
     items = [line["item"] for line in answer["items"]]
     assert [line["rank"] for line in answer["items"]] == list(range(1, len(items) + 1))
-    told = kind.picks and wish.get("rank", "picked") == "picked"
-    assert all((line["pick"] is not None) == told for line in answer["items"])
+    told = kind.picks and wish.get("rank_by", "interaction") == "interaction"
+    assert all((line["interaction_probability"] is not None) == told for line in answer["items"])
     assert all((line["interval"] is not None) == kind.starred for line in answer["items"])
-    assert set(items) <= set(wish.get("items", items))
-    assert not set(items) & set(wish.get("without", []))
+    assert set(items) <= set(wish.get("candidate_items", items))
+    assert not set(items) & set(wish.get("exclude_items", []))
     if "genres" in wish:
         assert items
         assert all({"Comedy", "Horror"} & {*genres_of(item).split("|")} for item in items)
@@ -185,67 +195,80 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
     """By the person's ratings where the model reads them, by the item's where it does not."""
     body = asker.body | {"item": kind.item(140)}
     if not kind.starred:
-        ask("/explain", body | {"of": "rating"}, "no ratings to predict")
+        ask("/explanations", body | {"target": "rating"}, "predicts no ratings")
         return
-    answer = ask("/explain", body | {"of": "rating"}, refusal_of(kind, asker))
+    answer = ask("/explanations", body | {"target": "rating"}, refusal_of(kind, asker))
     if answer is None:
         return
-    assert_close(ask("/explain", body, None), answer)
-    frame = estimator.explain(item=kind.item(140), **asker.arguments)
+    assert_close(ask("/explanations", body, None), answer)
+    frame = renamed(estimator.explain(item=kind.item(140), **asker.arguments))
     names = ("item", "title") if kind.new_people else ("count",)
-    lines = frame.select(*names, "rating", "without", "change").to_dicts()
+    lines = frame.select(*names, "rating", "prediction_without", "difference").to_dicts()
     assert lines != []
-    assert_close(answer["moved"], lines)
-    assert (answer["title"], answer["pick"]) == (TITLES[140], None)
-    assert_close(answer["prediction"]["expected"], frame["prediction"][0])
+    assert_close(answer["contributions"], lines)
+    assert (answer["title"], answer["interaction_probability"]) == (TITLES[140], None)
+    assert_close(answer["prediction"]["prediction"], frame["prediction"][0])
 
 
 def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
-    refusal = refusal_of(kind, asker) or (None if kind.picks else "needs a model that knows what")
+    refusal = refusal_of(kind, asker) or (None if kind.picks else "has not learned interactions")
     body = asker.body | {"item": kind.item(140)}
-    answer = ask("/explain", body | {"of": "pick"}, refusal)
+    answer = ask("/explanations", body | {"target": "interaction"}, refusal)
     if answer is None:
         return
-    frame = estimator.explain(item=kind.item(140), of="pick", **asker.arguments)
-    lines = frame.drop("pick").to_dicts()
+    frame = renamed(estimator.explain(item=kind.item(140), target="interaction", **asker.arguments))
+    lines = frame.drop("interaction_probability").to_dicts()
     assert lines != []
-    assert_close(answer["moved"], [{"rating": None} | line for line in lines])
-    assert all((line["rating"] is not None) == kind.starred for line in answer["moved"])
+    assert_close(answer["contributions"], [{"rating": None} | line for line in lines])
+    assert all((line["rating"] is not None) == kind.starred for line in answer["contributions"])
     assert answer["prediction"] is None
-    assert_close(answer["pick"], frame["pick"][0])
-    for line in answer["moved"]:
-        assert line["times"] == pytest.approx(answer["pick"] / line["without"])
+    assert_close(answer["interaction_probability"], frame["interaction_probability"][0])
+    for line in answer["contributions"]:
+        assert line["lift"] == pytest.approx(
+            answer["interaction_probability"] / line["prediction_without"]
+        )
 
 
-def test_items_like_one(kind: Kind, ask: Ask, estimator: cfnade.CFNADE) -> None:
-    answer = ask("/similar", {"item": TITLES[117], "n": 7}, None)
+@pytest.mark.parametrize("by_title", [True, False])
+def test_items_like_one(
+    kind: Kind, by_title: bool, client_of: ClientOf, name: str, estimator: cfnade.CFNADE
+) -> None:
+    item = quote(TITLES[117] if by_title else str(kind.item(117)), safe="")
+    found = client_of(name).get(f"/items/{item}/similar", params={"n": 7})
+    schemas.SimilarItemsResponse.model_validate_json(found.content, strict=True, extra="forbid")
+    answer = found.json()
     frame = estimator.similar_items(kind.item(117), n=7)
-    assert_close(answer["items"], frame.rename({"known_of_item": "ratings"}).to_dicts())
+    assert_close(answer["items"], renamed(frame).to_dicts())
     assert (answer["item"], answer["title"]) == (kind.item(117), TITLES[117])
-    assert answer["by"] == ("times" if kind.picks else "cosine")
+    assert answer["metric"] == ("lift" if kind.picks else "cosine")
     assert len(answer["items"]) == 7
 
 
 def test_the_model_says_truly_what_it_can(name: str, kind: Kind, client_of: ClientOf) -> None:
     client = client_of(name)
     answer = client.get("/model")
-    schemas.ModelOut.model_validate_json(answer.content, strict=True, extra="forbid")
+    schemas.ModelResponse.model_validate_json(answer.content, strict=True, extra="forbid")
     model = answer.json()
-    assert model["side"] == kind.side == client.get("/version").json()["model"]["side"]
-    assert (model["new_people"], model["lists"]) == (kind.new_people, kind.lists)
-    assert model["titles"] is True
-    assert (model["picks"], model["ratings"]) == (kind.picks, kind.starred)
-    assert (model["ranks"], model["rank"]) == (kind.ranks, kind.ranks[0])
+    assert (model["side"], model["rank_by"]) == (kind.side, kind.ranks)
+    assert model["capabilities"] == {
+        "ratings": kind.starred,
+        "interactions": kind.picks,
+        "new_users": kind.new_people,
+        "recommendations": kind.lists,
+        "titles": True,
+        "stored_ratings": False,
+        "tokens": False,
+    }
     assert model["scale"] == ([1, 2, 3, 4, 5] if kind.starred else [])
     assert model["genres"] == ([] if kind.ids_are_titles else GENRES)
-    for sample in model["samples"]:  # whatever the page begins with can be asked
+    for sample in model["sample_profiles"]:  # whatever the page begins with can be asked
         if kind.starred:
             ratings = [{"item": one["item"], "rating": one["rating"]} for one in sample["ratings"]]
-            answer = client.post("/recommend", json={"ratings": ratings})
+            answer = client.post("/recommendations", json={"ratings": ratings})
         else:
             assert all(one["rating"] is None for one in sample["ratings"])
             picked = [one["item"] for one in sample["ratings"]]
-            answer = client.post("/recommend", json={"picked": picked})
+            answer = client.post("/recommendations", json={"interactions": picked})
         assert answer.status_code == (200 if kind.new_people else 422)
         assert answer.json().get("ignored", []) == []
         assert {one["title"] for one in sample["ratings"]} <= set(TITLES.values())
@@ -258,7 +281,7 @@ def test_the_catalogue_has_titles_and_counts(
     first = client.get("/items", params={"q": "bakeke film"}).json()["items"][0]
     assert (first["item"], first["title"]) == (kind.item(102), TITLES[102])
     films = [{"title": "The Film Bakeketi", "year": 1951}, {"title": "Quite Another"}]
-    matches = client.post("/match", json={"films": films}).json()["matches"]
+    matches = client.post("/items/match", json={"items": films}).json()["matches"]
     assert matches == [{"item": kind.item(102), "title": TITLES[102]}, None]
     best = client.get("/items", params={"limit": 5}).json()["items"]
     items = [one["item"] for one in client.get("/items", params={"limit": 40}).json()["items"]]
@@ -266,11 +289,11 @@ def test_the_catalogue_has_titles_and_counts(
     if kind.known_users:
         times = None if kind.lists else WHEN
         if kind.starred:
-            frame = estimator.predict_frame(7, items, times=times)
-            counts = frame["known_of_item"].to_numpy()
+            frame = estimator.predict_frame(7, items, timestamp=times)
+            counts = renamed(frame)["n_item_ratings"].to_numpy()
         else:
             everything = estimator.recommend(users=7, n=40, exclude_seen=False)
-            known = dict(everything.select("item", "known_of_item").iter_rows())
+            known = dict(renamed(everything).select("item", "n_item_ratings").iter_rows())
             counts = np.array([known[item] for item in items])
         assert (np.diff(counts) <= 0).all()
-        assert [one["ratings"] for one in best] == counts[:5].tolist()
+        assert [one["n_item_ratings"] for one in best] == counts[:5].tolist()

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.given import history, rated
+from tests.server.given import history, rated, server_settings
 
 from cfnade import checkpoint
 from cfnade.exceptions import CheckpointError
@@ -61,12 +61,14 @@ def test_a_first_model_that_cannot_be_warmed_up_is_said_and_served(
         raise MemoryError("no memory is left")
 
     monkeypatch.setattr(LoadedModel, "warm_up", fail)
-    monkeypatch.setattr(model_registry, "_BREATH", 0.0)
-    before = set(threading.enumerate())
+    monkeypatch.setattr(model_registry, "_WARM_UP_DELAY", 0.0)
     models = ModelRegistry(folder)
-    models.load()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(60)
+
+    async def visit() -> None:
+        async with models.watch(None):
+            assert await asyncio.to_thread(tried.wait, 60)
+
+    asyncio.run(visit())
     assert tried.is_set()
     assert "not warmed up, so that first answers take longer: no memory is left" in caplog.text
     assert models.current().predictor.recommend(history={}, n=1).height == 1
@@ -86,7 +88,7 @@ def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
         assert not models.reload()
     assert models.current() is before
     assert len(caplog.records) == 1  # said once, not at every look
-    assert "the old model goes on" in caplog.text
+    assert "the old model stays" in caplog.text
     assert "another save" in caplog.text
     assert models.changed()
     shutil.copytree(other_model, folder, dirs_exist_ok=True)
@@ -94,23 +96,15 @@ def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
     assert models.current() is not before
 
 
-def test_who_asks_by_id_does_not_wait_for_titles(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_read, reading = threading.Event(), LoadedModel.read_titles
-
-    def later(loaded: LoadedModel) -> None:
-        may_read.wait(60)
-        reading(loaded)
-
-    monkeypatch.setattr(LoadedModel, "read_titles", later)
+def test_loading_indexes_no_titles_and_starts_no_thread(folder: Path) -> None:
+    """The first answer does not wait for them; a supervisor that only checks the model is done."""
+    before = set(threading.enumerate())
     models = ModelRegistry(folder)
-    models.load()  # comes back while nothing was read
-    kept = models.current().__dict__
+    models.load()
+    assert set(threading.enumerate()) == before
     assert models.current().predictor.recommend(history={}, n=1).height == 1
-    assert "samples" not in kept
-    may_read.set()
-    assert models.current().samples
+    assert "sample_profiles" not in models.current().__dict__
+    assert models.current().sample_profiles
 
 
 def test_the_first_load_fails_loudly(tmp_path: Path) -> None:
@@ -133,7 +127,8 @@ def test_a_new_model_takes_over_without_a_failed_request(
             os.kill(os.getpid(), signal.SIGHUP)
 
     async def visit(said: list[Any]) -> None:
-        app = create_app(ModelRegistry(folder), watch=0.01 if way == "watch" else None)
+        settings = server_settings(folder, watch=0.01 if way == "watch" else None)
+        app = create_app(ModelRegistry(folder), settings)
         async with app.router.lifespan_context(app), _under_load(app, said):
             await _until(lambda: len(said) > 20)
             checkpoint.save(checkpoint.load(other_model), folder)
@@ -141,7 +136,7 @@ def test_a_new_model_takes_over_without_a_failed_request(
             await _until(lambda: (200, new) in said)
             (folder / "model.json").write_text("{}")
             tell()
-            await _until(lambda: "the old model goes on" in caplog.text)
+            await _until(lambda: "the old model stays" in caplog.text)
             count = len(said)
             await _until(lambda: len(said) > count + 20)
 
@@ -174,8 +169,8 @@ class _under_load:  # noqa: N801  # reads as a context
         transport = httpx.ASGITransport(app=self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             while not self.is_over:
-                answer = await client.post("/recommend", json=body)
-                self.said.append((answer.status_code, answer.json()["items"][0]["expected"]))
+                answer = await client.post("/recommendations", json=body)
+                self.said.append((answer.status_code, answer.json()["items"][0]["prediction"]))
 
 
 async def _until(true: Callable[[], bool]) -> None:

@@ -12,19 +12,38 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi as whole
+from fastapi.routing import APIRoute
 from schemathesis import GenerationMode
-from tests.server.given import ModelOf, TestClient, history, rated
+from tests.server.given import ModelOf, TestClient, history, rated, server_settings
 
+from cfnade.online.event_store import Event, EventStore
 from cfnade.server.app import create_app
+from cfnade.server.auth import Authenticator
 from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.settings import Limits
 
 OPERATIONS = [
-    *(("POST", path) for path in ("/predict", "/recommend", "/explain", "/ask", "/similar")),
-    *(("POST", "/match"), ("GET", "/items")),
-    *(("GET", path) for path in ("/map", "/model", "/version", "/health")),
+    ("POST", "/predictions"),
+    ("POST", "/recommendations"),
+    ("POST", "/explanations"),
+    ("POST", "/items-to-rate"),
+    ("POST", "/items/match"),
+    ("GET", "/items"),
+    ("GET", "/items/{item_id}/similar"),
+    ("GET", "/item-map"),
+    ("GET", "/model"),
+    ("GET", "/health"),
 ]
 WITH_INPUT = OPERATIONS[:7]
+STORE_OPERATIONS = [
+    ("PUT", "/items/{item_id}"),
+    ("GET", "/users/{user_id}/ratings"),
+    ("POST", "/users/{user_id}/ratings"),
+    ("PUT", "/users/{user_id}/ratings/{item_id}"),
+    ("DELETE", "/users/{user_id}/ratings/{item_id}"),
+    ("GET", "/users/{user_id}/recommendations"),
+    ("DELETE", "/users/{user_id}"),
+]
 # Whether a rating is on the scale depends on the model: what fits the schema may be refused.
 LEFT_OUT = [schemathesis.checks.positive_data_acceptance]
 
@@ -35,11 +54,14 @@ def loaded(folder: Path) -> ModelRegistry:
     return models
 
 
+def app_of(folder: Path, **options: Any) -> FastAPI:
+    return create_app(loaded(folder), server_settings(folder, **options))
+
+
 @pytest.fixture(scope="module", params=["both", "item", "lists", "hearts"])
 def schema(request: pytest.FixtureRequest, model_of: ModelOf) -> Any:
     """The schema, bound to the service in this process, of a model of each kind of answer."""
-    models = loaded(model_of(request.param))
-    return schemathesis.openapi.from_asgi("/openapi.json", create_app(models))
+    return schemathesis.openapi.from_asgi("/openapi.json", app_of(model_of(request.param)))
 
 
 def test_a_service_starts_before_its_schema_is_made(
@@ -47,21 +69,34 @@ def test_a_service_starts_before_its_schema_is_made(
 ) -> None:
     made = []
 
-    def get_openapi(**of: Any) -> dict[str, Any]:
-        made.append(of["title"])
-        return whole(**of)
+    def get_openapi(**options: Any) -> dict[str, Any]:
+        made.append(options["title"])
+        return whole(**options)
 
     monkeypatch.setattr("fastapi.applications.get_openapi", get_openapi)
-    client = TestClient(create_app(loaded(user_model)))
+    client = TestClient(app_of(user_model))
     assert not made
-    assert "/recommend" in client.get("/docs").text
-    assert "/recommend" in client.get("/openapi.json").json()["paths"]
+    assert "/recommendations" in client.get("/openapi.json").json()["paths"]
     assert made == ["cfnade"]
 
 
-def test_all_addresses_are_in_the_schema(schema: Any) -> None:
+def operations(schema: Any) -> set[tuple[str, str]]:
     found = [one.ok() for one in schema.get_all_operations()]
-    assert {(one.method.upper(), one.path) for one in found} == set(OPERATIONS)
+    return {(one.method.upper(), one.path) for one in found}
+
+
+def test_all_routes_are_in_the_schema(schema: Any) -> None:
+    assert operations(schema) == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("key", [None, "a key of this test"])
+def test_routes_of_users_are_there_with_a_store(
+    user_model: Path, stored: str, key: str | None
+) -> None:
+    app = app_of(user_model, store_url=stored, api_key=key)
+    found = operations(schemathesis.openapi.from_asgi("/openapi.json", app))
+    tokens = {("POST", "/users/{user_id}/tokens")} if key else set()
+    assert found == {*OPERATIONS, *STORE_OPERATIONS} | tokens
 
 
 def check(operation: Any, mode: GenerationMode) -> None:
@@ -92,44 +127,141 @@ def test_what_breaks_the_schema_is_refused_as_it_says(schema: Any, method: str, 
     check(schema[path][method], GenerationMode.NEGATIVE)
 
 
-# -- every status that the schema names ----------------------------------------------------------
+# -- users --------------------------------------------------------------------------------------
 
 KEY = "a key of this test"
+SECRET_ITEM = "what-ben-rated"
+# Whether a rating is on the scale, and whether a user may ask, depends on more than the schema.
+LEFT_OUT_OF_USERS = [
+    *LEFT_OUT,
+    schemathesis.checks.ignored_auth,
+    schemathesis.checks.negative_data_rejection,
+    schemathesis.checks.missing_required_header,
+    schemathesis.checks.unsupported_method,
+]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("store") / "ratings.db")
+    store = EventStore.open(path, create=True)
+    store.append([Event("ben", SECRET_ITEM, "rating", 5.0), Event("7", "101", "rating", 2.0)])
+    store.close()
+    return path
+
+
+@pytest.fixture(scope="module", params=["open", "service key", "token", "no key"])
+def access(request: pytest.FixtureRequest, user_model: Path, stored: str) -> Any:
+    """Who sends requests, the schema, and the headers."""
+    key = None if request.param == "open" else KEY
+    app = app_of(user_model, store_url=stored, api_key=key)
+    token = Authenticator(KEY).issue_token("anna", 3600)
+    headers = {
+        "service key": {"x-api-key": KEY},
+        "token": {"authorization": f"Bearer {token}"},
+    }
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    return request.param, schema, headers.get(request.param, {})
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize(("method", "path"), STORE_OPERATIONS)
+def test_answers_about_users_are_as_the_schema_says(
+    access: Any, method: str, path: str, mode: GenerationMode
+) -> None:
+    who, schema, headers = access
+
+    @hypothesis.settings(
+        max_examples=5,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(case=schema[path][method].as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        answer = case.call_and_validate(headers=headers, excluded_checks=LEFT_OUT_OF_USERS)
+        assert answer.status_code < 500
+        user = (case.path_parameters or {}).get("user_id")
+        if who == "no key":
+            assert answer.status_code in (401, 404, 405, 422)
+        if who == "token" and user != "anna":
+            assert answer.status_code in (403, 404, 405, 408, 413, 422)
+        if who in ("token", "no key"):
+            assert SECRET_ITEM not in answer.text
+
+    ask()
+
+
+OPEN = {"/health", "/", "/docs", "/openapi.json"}
+
+
+def test_every_route_but_a_few_requires_the_key(user_model: Path, stored: str) -> None:
+    """Dependencies are opt-in: a route that is added without them would be open."""
+    app = app_of(user_model, store_url=stored, api_key=KEY)
+    client, closed = TestClient(app), set()
+    for route in all_routes(app):
+        for method in route.methods or ():
+            path = route.path.replace(":path}", "}").format(user_id="anna", item_id="101")
+            answer = client.request(method, path, json={})
+            assert (answer.status_code == 401) == (path not in OPEN), (method, path)
+            closed.add((method, route.path.replace(":path}", "}")))
+    tokens = ("POST", "/users/{user_id}/tokens")
+    assert closed >= {*OPERATIONS, *STORE_OPERATIONS, tokens, ("GET", "/metrics")}
+
+
+def all_routes(app: FastAPI) -> list[Any]:
+    """Return the routes of all routers, as FastAPI has them."""
+    found, pending = [], list(app.routes)
+    while pending:
+        route = pending.pop()
+        inner = getattr(getattr(route, "original_router", None), "routes", None)
+        if inner is not None and not isinstance(route, APIRoute):
+            pending.extend(inner)
+        elif getattr(route, "methods", None):
+            found.append(route)
+    return found
+
+
+# -- every status that the schema names ----------------------------------------------------------
+
 BODIES: dict[str, dict[str, Any]] = {
-    "/predict": {"ratings": rated(history()), "items": [101]},
-    "/recommend": {"ratings": rated(history())},
-    "/explain": {"ratings": rated(history()), "item": 101},
-    "/ask": {"ratings": rated(history())},
-    "/similar": {"item": 101},
-    "/match": {"films": []},
+    "/predictions": {"ratings": rated(history()), "items": [101]},
+    "/recommendations": {"ratings": rated(history())},
+    "/explanations": {"ratings": rated(history()), "item": 101},
+    "/items-to-rate": {"ratings": rated(history())},
+    "/items/match": {"items": []},
 }
 
 
 def app_for(models: ModelRegistry, status: int) -> FastAPI:
-    """A service that is in the mood to give the status."""
+    """A service that gives the status."""
     limits = {
         408: Limits(body_seconds=0.05),
         413: Limits(body_bytes=2),
         504: Limits(work_seconds=0.0),
     }.get(status, Limits())
-    models = ModelRegistry(models.folder) if status == 503 else models  # not loaded
-    return create_app(models, key=KEY, limits=limits)
+    registry = ModelRegistry(models.model_dir) if status == 503 else models  # not loaded
+    settings = server_settings(models.model_dir, api_key=KEY, limits=limits)
+    return create_app(registry, settings)
 
 
 def status_of(app: FastAPI, method: str, path: str, status: int) -> Any:
     """The answer to a request that deserves the status."""
     headers = {} if status == 401 else {"x-api-key": KEY}
+    if status == 403:
+        token = Authenticator(KEY).issue_token("anna", 60)
+        headers = {"authorization": f"Bearer {token}"}
     if status == 408:
         return anyio.run(never_sent, app, path, headers)
     client = TestClient(app)
     if method == "GET":
-        return client.get(path, params={"limit": 0} if status == 422 else {}, headers=headers)
-    if status == 415:
-        return client.post(path, content=b"{}", headers={**headers, "content-type": "text/plain"})
+        unknown = "no such item" if status == 404 else "101"
+        path, params = path.format(item_id=unknown), {"limit": 0, "n": 0} if status == 422 else {}
+        return client.get(path, params=params, headers=headers)
     body = {422: {"odd": 1}}.get(status, BODIES[path])
-    if status == 404:
+    if status in (403, 404):
         others = {name: value for name, value in body.items() if name != "ratings"}
-        body = {"item": 999} if path == "/similar" else others | {"user": 999}
+        body = others | {"user_id": 999}
     return client.post(path, json=body, headers=headers)
 
 
@@ -162,18 +294,18 @@ async def never_sent(app: Any, path: str, headers: dict[str, str]) -> httpx.Resp
 
 def test_every_status_in_the_schema_can_be_met(user_model: Path) -> None:
     models = loaded(user_model)
-    statuses = (200, 401, 404, 408, 413, 415, 422, 503, 504)
+    statuses = (200, 401, 403, 404, 408, 413, 422, 503, 504)
     apps = {status: app_for(models, status) for status in statuses}
     paths = apps[200].openapi()["paths"]
     met = 0
-    for path, operations in paths.items():
-        for method, operation in operations.items():
+    for path, path_operations in paths.items():
+        for method, operation in path_operations.items():
             for status, documented in operation["responses"].items():
+                if status in ("403", "404") and path not in [one for _, one in OPERATIONS[:4]]:
+                    continue  # of routes with users; the others have the keys of all
                 answer = status_of(apps[int(status)], method.upper(), path, int(status))
                 assert answer.status_code == int(status), (method, path, status, answer.text)
                 assert answer.headers["content-type"] in documented["content"]
-                for header in documented.get("headers", {}):
-                    assert header in answer.headers
                 met += 1
-    # questions, /match, /items, /map, two reports, /health
-    assert met == 5 * 9 + 8 + 5 + 4 + 2 * 3 + 2
+    # inference, match, search, similar items, map, model, health
+    assert met == 4 * 9 + 7 + 5 + 5 + 4 + 4 + 2

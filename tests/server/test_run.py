@@ -22,7 +22,8 @@ from tests.server.given import history, rated
 from cfnade import checkpoint
 from cfnade.cli import main
 from cfnade.inference.predictor import Predictor
-from cfnade.server.run import ServerSettings, bind
+from cfnade.server.run import bind
+from cfnade.server.settings import ServerSettings
 
 BODY = {"ratings": rated(history()), "n": 3}
 SCRIPT = """
@@ -30,10 +31,10 @@ import sys, time
 from pathlib import Path
 from cfnade.inference.predictor import Predictor
 from cfnade.server import run
-from cfnade.server.settings import Limits
+from cfnade.server.settings import Limits, ServerSettings
 
 run._LOGGING["loggers"]["uvicorn"]["level"] = "INFO"
-run._FINISH = 3600  # however busy the machine is
+run._SHUTDOWN_SECONDS = 3600  # however busy the machine is
 plain, gate = Predictor.ranked, Path(sys.argv[1]).parent / "gate"
 
 def ranked(self, *given, **options):
@@ -47,7 +48,9 @@ Predictor.ranked = ranked
 if __name__ == "__main__":
     limits = Limits(work_seconds=3600)
     folder, workers = Path(sys.argv[1]), int(sys.argv[2])
-    run.run_server(run.ServerSettings(folder, port=0, workers=workers, limits=limits))
+    run.run_server(
+        ServerSettings(model_dir=folder, port=0, workers=workers, limits=limits)
+    )
 """
 
 
@@ -116,13 +119,13 @@ def best_of(folder: Path) -> float:
 
 def asked(service: Service, n: int = 3) -> httpx.Response:
     """On a connection of its own, which any worker may take."""
-    answer = httpx.post(f"{service.url}/recommend", json=BODY | {"n": n}, timeout=None)
+    answer = httpx.post(f"{service.url}/recommendations", json=BODY | {"n": n}, timeout=None)
     assert answer.status_code == 200
     return answer
 
 
 def first(answer: httpx.Response) -> float:
-    return float(answer.json()["items"][0]["expected"])
+    return float(answer.json()["items"][0]["prediction"])
 
 
 def test_a_process_reloads_on_sighup_and_finishes_after_sigterm(
@@ -168,7 +171,8 @@ def test_workers_are_replaced_one_by_one(own_model: Path, other_model: Path) -> 
             sample.value
             for family in text_string_to_metric_families(httpx.get(f"{service.url}/metrics").text)
             for sample in family.samples
-            if sample.name == "cfnade_requests_total" and sample.labels["path"] == "/recommend"
+            if sample.name == "cfnade_requests_total"
+            and sample.labels["path"] == "/recommendations"
         )
         assert lists >= 9  # of all workers, also those that have gone
         service.process.send_signal(signal.SIGTERM)
@@ -215,7 +219,7 @@ def test_wrong_settings_are_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], user_model: Path
 ) -> None:
     said = failing(monkeypatch, capsys, user_model, "--allow-origin", "example.org/path")
-    assert "--allow-origin 'example.org/path' is no origin" in said
+    assert "--allow-origin example.org/path: is not an origin" in said
     said = failing(monkeypatch, capsys, user_model, "--allow-host", "http://films.example.org")
     assert "--allow-host 'http://films.example.org' is no name of a host" in said
     monkeypatch.setenv("CFNADE_API_KEY", "")
@@ -232,7 +236,9 @@ def test_a_missing_store_is_created_on_first_use(
     path = tmp_path / "ratings.db"
     said = []
     with monkeypatch.context() as patched:
-        patched.setattr("cfnade.server.run.run_server", lambda given: stores.append(given.store))
+        patched.setattr(
+            "cfnade.server.run.run_server", lambda given: stores.append(given.store_url)
+        )
         arguments = ["cfnade", "serve", str(user_model), "--store", str(path)]
         for _ in range(2):
             patched.setattr(sys, "argv", arguments)
@@ -240,7 +246,7 @@ def test_a_missing_store_is_created_on_first_use(
                 main()
             assert not ended.value.code
             said.append(capsys.readouterr().err)
-    assert f"{path}: created a new store, which is empty\n" in said[0]
+    assert f"{path}: created an empty store\n" in said[0]
     assert "created" not in said[1]
     assert stores == [str(path)] * 2
     missing = failing(
@@ -273,7 +279,11 @@ def test_options_and_the_key_of_the_environment_reach_the_service(
         main()
     assert not ended.value.code
     (settings,) = asked_for
-    assert (settings.folder, settings.host, settings.port) == (user_model, "::1", 9000)
-    assert (settings.workers, settings.key, settings.cors) == (3, "a secret of many", ("*",))
-    assert (settings.hosts, settings.access_log) == (("films.example.org",), "json")
+    assert (settings.model_dir, settings.host, settings.port) == (user_model, "::1", 9000)
+    assert (settings.workers, settings.api_key, settings.allow_origins) == (
+        3,
+        "a secret of many",
+        ("*",),
+    )
+    assert (settings.allow_hosts, settings.access_log) == (("films.example.org",), "json")
     assert settings.watch == 2.0

@@ -13,6 +13,7 @@ from tests.server.given import ClientOf, ModelOf, TestClient, history, rated
 
 from cfnade.cli import main
 
+COUNT = "n_item_ratings"
 LEVELS = [f"p_{k}" for k in range(1, 6)]
 TYPED = [f"{item}={rating:g}" for item, rating in history(6).items()]
 
@@ -32,12 +33,12 @@ def command(
 
 def numbers(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Lines of a frame, in the order and by the names of the service."""
-    names = ("item", "title", "prediction", "std", "known_of_item", *LEVELS)
+    names = ("item", "title", "prediction", "std", COUNT, *LEVELS)
     return [tuple(line[name] for name in names) for line in lines]
 
 
 def served(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    names = ("item", "title", "expected", "std", "ratings")
+    names = ("item", "title", "prediction", "std", "n_item_ratings")
     return [tuple(line[name] for name in names) + tuple(line["probabilities"]) for line in lines]
 
 
@@ -58,15 +59,18 @@ def test_lists_and_reasons_for_a_new_person(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     client, folder = client_of(kind), model_of(kind)
-    answer = client.post("/recommend", json={"ratings": rated(history(6)), "n": 10}).json()
+    answer = client.post("/recommendations", json={"ratings": rated(history(6)), "n": 10}).json()
     shell = command(monkeypatch, capsys, "recommend", folder, *TYPED, "-n", "10", "--json")
     same(served(answer["items"]), numbers(json.loads(shell)))
     assert len(answer["items"]) == 10
-    reasons = client.post("/explain", json={"ratings": rated(history(6)), "item": 140}).json()
+    reasons = client.post("/explanations", json={"ratings": rated(history(6)), "item": 140}).json()
     shell = command(monkeypatch, capsys, "explain", folder, "140", *TYPED, "--json")
+    served_names = ("item", "title", "rating", "prediction_without", "difference")
     names = ("item", "title", "rating", "without", "change")
-    moved = [tuple(line[name] for name in names) for line in reasons["moved"]]
-    same(moved, [tuple(line[name] for name in names) for line in json.loads(shell)])
+    contributions = [
+        tuple(line[name] for name in served_names) for line in reasons["contributions"]
+    ]
+    same(contributions, [tuple(line[name] for name in names) for line in json.loads(shell)])
 
 
 def test_predictions_for_a_known_user(
@@ -77,7 +81,7 @@ def test_predictions_for_a_known_user(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     items = [101, 117, 140]
-    answer = client.post("/predict", json={"user": 7, "items": items}).json()
+    answer = client.post("/predictions", json={"user_id": 7, "items": items}).json()
     pairs, out = tmp_path / "pairs.csv", tmp_path / "out.parquet"
     pairs.write_text("user,item\n" + "".join(f"7,{item}\n" for item in items))
     command(monkeypatch, capsys, "predict", user_model, pairs, "--out", out)

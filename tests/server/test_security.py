@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.server.given import Asking, TestClient
+from tests.server.given import JSON, Asking, TestClient
 
 from cfnade.exceptions import CfnadeError
-from cfnade.server.middleware import HEADERS, POLICY, key_from_environment
-from cfnade.server.run import ServerSettings
+from cfnade.server.auth import key_from_environment
+from cfnade.server.middleware import DOCS_POLICY, HEADERS, POLICY
+from cfnade.server.settings import ServerSettings
 
 KEY = "Schlüssel 1"
-CLOSED = ["/model", "/version", "/items"]
-OPEN = ["/", "/health", "/docs", "/docs/style.css", "/openapi.json"]
+CLOSED = ["/model", "/items", "/item-map", "/metrics"]
+OPEN = ["/", "/health", "/docs", "/docs/swagger-ui.css", "/page/app.js", "/openapi.json"]
 
 
 @pytest.mark.parametrize("path", ["/health", "/model", "/docs", "/nothing", "/items?limit=0"])
 def test_every_answer_has_the_headers(client: TestClient, path: str) -> None:
     answer = client.get(path)
-    assert HEADERS.items() <= dict(answer.headers).items()
+    expected = HEADERS | ({"content-security-policy": DOCS_POLICY} if path == "/docs" else {})
+    assert expected.items() <= dict(answer.headers).items()
     assert "server" not in answer.headers
     assert answer.headers["cache-control"] in ("no-store", "no-cache")
 
@@ -34,7 +37,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere() -> None:
 
 def test_with_a_key_only_its_bearer_is_answered(asking: Asking, user_model: Path) -> None:
     raw = KEY.encode()
-    with asking(user_model, key=KEY) as client:
+    with asking(user_model, api_key=KEY) as client:
         for path in CLOSED:
             refused = client.get(path)
             assert refused.status_code == 401
@@ -51,12 +54,12 @@ def test_with_a_key_only_its_bearer_is_answered(asking: Asking, user_model: Path
         for path in OPEN:
             assert client.get(path).status_code == 200
         body: dict[str, list[float]] = {"ratings": []}
-        assert client.post("/recommend", json=body).status_code == 401
-        assert client.post("/recommend", json=body, headers={b"x-api-key": raw}).is_success
+        assert client.post("/recommendations", json=body).status_code == 401
+        assert client.post("/recommendations", json=body, headers={b"x-api-key": raw}).is_success
 
 
 def test_no_spelling_of_a_path_goes_round_the_key(asking: Asking, user_model: Path) -> None:
-    with asking(user_model, key=KEY) as client:
+    with asking(user_model, api_key=KEY) as client:
         for path in (
             *("//model", "/model/", "/./model", "/page/../model", "/page/%2e%2e/model"),
             *(
@@ -81,8 +84,8 @@ def test_keys_are_compared_in_constant_time(
         compared.append((len(left), len(right)))
         return left == right
 
-    monkeypatch.setattr("cfnade.server.middleware.hmac.compare_digest", compare)
-    with asking(user_model, key=KEY) as client:
+    monkeypatch.setattr("cfnade.server.auth.hmac.compare_digest", compare)
+    with asking(user_model, api_key=KEY) as client:
         for key in (b"x", b"x" * 1000, KEY.encode()):
             client.get("/model", headers={b"x-api-key": key})
     assert compared == [(32, 32)] * 3
@@ -110,9 +113,9 @@ def test_other_origins_may_not_ask_unless_named(
         "access-control-allow-origin" not in client.get("/model", headers={"origin": ours}).headers
     )
     assert client.options("/model", headers={"origin": ours, **preflight}).status_code == 405
-    with asking(user_model, key=KEY, cors=[ours]) as named:
+    with asking(user_model, api_key=KEY, allow_origins=[ours]) as named:
         asked = {"origin": ours, **preflight, "access-control-request-headers": "x-api-key"}
-        allowed = named.options("/recommend", headers=asked)
+        allowed = named.options("/recommendations", headers=asked)
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == ours
         # A page of that origin must be able to read the refusal, too.
@@ -122,17 +125,27 @@ def test_other_origins_may_not_ask_unless_named(
         assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize("options", [{"cors": ["*"]}, {"hosts": ["*"]}])
-def test_a_store_without_a_key_is_not_opened_to_every_page(options: dict[str, list[str]]) -> None:
-    folder = Path("model")
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_bodies_that_any_page_may_send_are_not_read(client: TestClient, kind: str | None) -> None:
+    """Browsers send these to other origins without asking first."""
+    body = b'{"ratings": []}'
+    headers = {} if kind is None else {"content-type": kind}
+    answer = client.post("/recommendations", content=body, headers=headers)
+    assert answer.status_code == 422
+    assert client.post("/recommendations", content=body, headers=JSON).status_code == 200
+
+
+@pytest.mark.parametrize("options", [{"allow_origins": ["*"]}, {"allow_hosts": ["*"]}])
+def test_a_store_without_a_key_is_not_opened_to_every_page(options: dict[str, Any]) -> None:
+    settings = {"model_dir": Path("model"), **options}
     with pytest.raises(CfnadeError, match=r"--allow-(origin|host) \* with --store"):
-        ServerSettings(folder, store="ratings.db", **options)  # type: ignore[arg-type]
-    ServerSettings(folder, store="ratings.db", key="k" * 16, **options)  # type: ignore[arg-type]
-    ServerSettings(folder, **options)  # type: ignore[arg-type]
+        ServerSettings(store_url="ratings.db", **settings).check_exposure()
+    ServerSettings(store_url="ratings.db", api_key="k" * 16, **settings).check_exposure()
+    ServerSettings(**settings).check_exposure()
 
 
 @pytest.mark.parametrize(
-    "path", ["/people/Ren%E9", "/people/Ren%E8/recommendations", "/items%FF", "/%ed%a0%80"]
+    "path", ["/users/Ren%E9", "/users/Ren%E8/recommendations", "/items%FF", "/%ed%a0%80"]
 )
 def test_a_path_that_is_not_utf8_is_refused(client: TestClient, path: str) -> None:
     """The server would replace such bytes, and make one person of several."""
@@ -140,4 +153,4 @@ def test_a_path_that_is_not_utf8_is_refused(client: TestClient, path: str) -> No
         answer = client.request(method, path)
         assert answer.status_code == 400
         assert "UTF-8" in answer.json()["detail"]
-    assert client.get("/people/Ren%C3%A9").status_code == 404  # there is no store
+    assert client.get("/users/Ren%C3%A9").status_code == 404  # there is no store

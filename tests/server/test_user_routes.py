@@ -12,11 +12,12 @@ from urllib.parse import quote
 import jwt
 import numpy as np
 import pytest
+from sqlalchemy import select
 from tests.close import assert_close
 from tests.server.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
 
 from cfnade.inference.predictor import Predictor
-from cfnade.online.event_store import Event, EventStore
+from cfnade.online.event_store import ITEMS, Event, EventStore
 from cfnade.online.prequential import predicted_ratings
 from cfnade.server.auth import LEEWAY_SECONDS, Authenticator
 
@@ -39,25 +40,27 @@ def store(place: str) -> Iterator[EventStore]:
 
 @pytest.fixture
 def client(asking: Asking, user_model: Path, place: str) -> Iterator[TestClient]:
-    with asking(user_model, store=place) as client:
+    with asking(user_model, store_url=place) as client:
         yield client
 
 
 @pytest.fixture
 def keyed(asking: Asking, user_model: Path, place: str) -> Iterator[TestClient]:
-    with asking(user_model, store=place, key=KEY) as client:
+    with asking(user_model, store_url=place, api_key=KEY) as client:
         yield client
 
 
 def token_of(client: TestClient, person: str, **wish: Any) -> dict[str, str]:
-    answer = client.post(f"/people/{person}/token", json=wish, headers=ALL)
-    assert answer.status_code == 200, answer.text
-    return {"authorization": f"Bearer {answer.json()['token']}"}
+    answer = client.post(f"/users/{person}/tokens", json=wish, headers=ALL)
+    assert answer.status_code == 201, answer.text
+    token = answer.json()
+    assert (token["token_type"], token["expires_in"]) == ("Bearer", wish.get("expires_in", 900))
+    return {"authorization": f"Bearer {token['access_token']}"}
 
 
 def rate(client: TestClient, person: str, ratings: dict[int, float], **headers: str) -> None:
     for item, rating in ratings.items():
-        path = f"/people/{person}/ratings/{item}"
+        path = f"/users/{person}/ratings/{item}"
         answer = client.put(path, json={"rating": rating}, headers=headers)
         assert answer.status_code == 200, answer.text
 
@@ -72,21 +75,21 @@ def test_a_list_is_that_of_the_same_ratings_given_at_once(
     """Compared with the Predictor, asked for the same history."""
     what, rated = KINDS[kind], history(6)
     predictor = Predictor.load(model_of(kind))
-    with asking(model_of(kind), store=place) as client:
+    with asking(model_of(kind), store_url=place) as client:
         for item, rating in rated.items():
             body = {"rating": rating} if what.starred else {}
-            path = f"/people/anna/ratings/{what.item(item)}"
+            path = f"/users/anna/ratings/{what.item(item)}"
             assert client.put(path, json=body).status_code == 200
-        lists = [client.get("/people/anna/recommendations", params={"n": 40}).json()]
-        client.delete(f"/people/anna/ratings/{what.item(next(iter(rated)))}")
-        lists.append(client.get("/people/anna/recommendations", params={"n": 40}).json())
+        lists = [client.get("/users/anna/recommendations", params={"n": 40}).json()]
+        client.delete(f"/users/anna/ratings/{what.item(next(iter(rated)))}")
+        lists.append(client.get("/users/anna/recommendations", params={"n": 40}).json())
     everything = {what.item(item): rating for item, rating in rated.items()}
     for answer, known in zip(lists, [everything, dict(list(everything.items())[1:])], strict=True):
         right = predictor.recommend(history=known if what.starred else list(known), n=40)
         assert [line["item"] for line in answer["items"]] == right["item"].to_list()
         scores = [line["score"] for line in answer["items"]]
         np.testing.assert_allclose(scores, right["score"].to_numpy(), rtol=1e-5)
-        assert answer["used"] == len(known)
+        assert answer["n_user_ratings"] == len(known)
         assert not {line["item"] for line in answer["items"]} & set(known)
 
 
@@ -100,29 +103,29 @@ def test_a_person_of_the_training_data_is_asked_with_what_counts_now(
     known = {
         int(context.item_ids[context.items[at]]): float(context.values[at]) for at in mine.tolist()
     }
-    with asking(model_of("both"), store=place) as client:
+    with asking(model_of("both"), store_url=place) as client:
         rate(client, "7", known)
-        answer = client.get("/people/7/recommendations", params={"n": 40}).json()
-        about = client.get("/people/7").json()
+        answer = client.get("/users/7/recommendations", params={"n": 40}).json()
+        about = client.get("/users/7/ratings").json()
     right = predictor.recommend([7], n=40)
-    assert about["known"]
+    assert about["in_training_data"]
     assert {line["item"]: line["rating"] for line in about["ratings"]} == known
     assert [line["item"] for line in answer["items"]] == right["item"].to_list()
-    expected = [line["expected"] for line in answer["items"]]
+    expected = [line["prediction"] for line in answer["items"]]
     np.testing.assert_allclose(expected, right["prediction"].to_numpy(), rtol=1e-5)
 
 
 def test_an_item_model_answers_for_those_it_knows_and_says_so_of_others(
     asking: Asking, model_of: ModelOf, place: str
 ) -> None:
-    with asking(model_of("item"), store=place) as client:
+    with asking(model_of("item"), store_url=place) as client:
         rate(client, "7", {101: 5})
         rate(client, "anna", {101: 5})
-        listed = client.get("/people/7/recommendations", params={"n": 40}).json()["items"]
+        listed = client.get("/users/7/recommendations", params={"n": 40}).json()["items"]
         assert 101 not in [line["item"] for line in listed]
-        refused = client.get("/people/anna/recommendations")
+        refused = client.get("/users/anna/recommendations")
     assert refused.status_code == 422
-    assert "reads items alone" in refused.json()["detail"]
+    assert "item-based" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("kind", ["user", "both", "item"])
@@ -130,18 +133,24 @@ def test_somebody_of_whom_the_store_knows_nothing_is_nobody(
     asking: Asking, model_of: ModelOf, place: str, kind: str
 ) -> None:
     """They may have been forgotten: what the model still knows of them is not used."""
-    with asking(model_of(kind), store=place) as client:
-        known, new = (client.get(f"/people/{who}/recommendations") for who in ("7", "nobody"))
-        about = client.get("/people/7").json()
+    with asking(model_of(kind), store_url=place) as client:
+        known, new = (client.get(f"/users/{who}/recommendations") for who in ("7", "nobody"))
+        about = client.get("/users/7/ratings").json()
     assert known.status_code == new.status_code == (422 if kind == "item" else 200)
     assert_close(known.json(), new.json())
-    assert about == {"person": "7", "known": False, "ratings": []}
+    assert about == {"user_id": "7", "in_training_data": False, "ratings": []}
 
 
-def test_what_is_put_twice_or_deleted_twice_is_done_once(client: TestClient) -> None:
-    path, body = "/people/anna/ratings/101", {"rating": 4}
-    assert [client.put(path, json=body).json()["new"] for _ in range(2)] == [True, False]
-    assert [client.delete(path).json()["new"] for _ in range(2)] == [True, False]
+def test_what_is_put_twice_or_deleted_twice_is_done_once(
+    client: TestClient, store: EventStore
+) -> None:
+    path, body = "/users/anna/ratings/101", {"rating": 4}
+    assert [client.put(path, json=body).json()["changed"] for _ in range(2)] == [True, False]
+    for _ in range(2):
+        answer = client.delete(path)
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert store.n_events() == 2
+    assert client.get("/users/anna/ratings").json()["ratings"] == []
 
 
 def test_a_rating_that_cannot_be_is_refused_and_not_kept(client: TestClient) -> None:
@@ -153,29 +162,29 @@ def test_a_rating_that_cannot_be_is_refused_and_not_kept(client: TestClient) -> 
         ({"stars": 5}, "extra inputs"),
     ]
     for body, detail in wrong:
-        answer = client.put("/people/anna/ratings/101", json=body)
+        answer = client.put("/users/anna/ratings/101", json=body)
         assert answer.status_code == 422
         assert detail.lower() in answer.json()["detail"].lower()
-    assert client.get("/people/anna").json()["ratings"] == []
+    assert client.get("/users/anna/ratings").json()["ratings"] == []
 
 
 @pytest.mark.parametrize("title", [TITLES[101], TITLES[101].lower(), TITLES[101][:-7]])
 def test_an_item_may_be_given_by_its_title(client: TestClient, title: str) -> None:
     """It is stored under its id, and no second item comes to be."""
-    path = f"/people/anna/ratings/{quote(title, safe='')}"
+    path = f"/users/anna/ratings/{quote(title, safe='')}"
     kept = client.put(path, json={"rating": 4}).json()
-    assert (kept["item"], kept["title"], kept["known"]) == (101, TITLES[101], True)
-    assert not client.put("/people/anna/ratings/101", json={"rating": 4}).json()["new"]
-    assert [one["item"] for one in client.get("/people/anna").json()["ratings"]] == [101]
-    assert client.delete(path).json()["new"]
-    assert client.get("/people/anna").json()["ratings"] == []
+    assert (kept["item"], kept["title"], kept["in_model"]) == (101, TITLES[101], True)
+    assert not client.put("/users/anna/ratings/101", json={"rating": 4}).json()["changed"]
+    assert [one["item"] for one in client.get("/users/anna/ratings").json()["ratings"]] == [101]
+    assert client.delete(path).status_code == 204
+    assert client.get("/users/anna/ratings").json()["ratings"] == []
 
 
 def test_an_item_that_the_store_has_is_not_taken_for_a_title(
     client: TestClient, store: EventStore
 ) -> None:
     store.register_item(TITLES[101].lower())
-    path = f"/people/anna/ratings/{quote(TITLES[101].lower(), safe='')}"
+    path = f"/users/anna/ratings/{quote(TITLES[101].lower(), safe='')}"
     assert client.put(path, json={"rating": 4}).json()["item"] == TITLES[101].lower()
 
 
@@ -185,13 +194,15 @@ def test_several_ratings_are_kept_as_one_by_one(client: TestClient) -> None:
     people: dict[str, list[Any]] = {"anna": ratings, "ben": titled}
     for who, given in people.items():
         unknown = {"title": "No such film", "rating": 3.0}
-        answer = client.post(f"/people/{who}/ratings", json={"ratings": [*given, unknown]})
+        answer = client.post(f"/users/{who}/ratings", json={"ratings": [*given, unknown]})
         assert answer.status_code == 200, answer.text
-        assert answer.json()["unknown"] == [unknown]
+        assert answer.json()["unknown_items"] == [unknown["title"]]
         assert [one["item"] for one in answer.json()["ratings"]] == list(history(6))
-        assert all(one["new"] for one in answer.json()["ratings"])
+        assert all(one["changed"] for one in answer.json()["ratings"])
     rate(client, "carl", history(6))
-    stored = [client.get(f"/people/{who}").json()["ratings"] for who in ("anna", "ben", "carl")]
+    stored = [
+        client.get(f"/users/{who}/ratings").json()["ratings"] for who in ("anna", "ben", "carl")
+    ]
     kept = [{one["item"]: one["rating"] for one in ratings} for ratings in stored]
     assert kept == [history(6)] * 3
 
@@ -209,58 +220,70 @@ def test_several_ratings_are_kept_as_one_by_one(client: TestClient) -> None:
 def test_several_ratings_of_which_one_is_wrong_are_all_refused(
     client: TestClient, ratings: list[dict[str, Any]], detail: str
 ) -> None:
-    answer = client.post("/people/anna/ratings", json={"ratings": ratings})
+    answer = client.post("/users/anna/ratings", json={"ratings": ratings})
     assert answer.status_code == 422
     assert detail in answer.json()["detail"]
-    assert client.get("/people/anna").json()["ratings"] == []
+    assert client.get("/users/anna/ratings").json()["ratings"] == []
 
 
-def test_the_service_key_removes_a_person(keyed: TestClient, place: str) -> None:
+def test_the_service_key_erases_a_user(keyed: TestClient, place: str) -> None:
     rate(keyed, "anna-unmistakable", history(4), **ALL)
     rate(keyed, "ben", {101: 5}, **ALL)
-    answer = keyed.delete("/people/anna-unmistakable", headers=ALL)
-    assert answer.status_code == 200
-    assert answer.json() == {"person": "anna-unmistakable", "events": 4, "wiped": True}
-    assert keyed.get("/people/anna-unmistakable", headers=ALL).json()["ratings"] == []
-    assert len(keyed.get("/people/ben", headers=ALL).json()["ratings"]) == 1
+    for _ in range(2):  # the second time there is nothing to erase
+        answer = keyed.delete("/users/anna-unmistakable", headers=ALL)
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert keyed.get("/users/anna-unmistakable/ratings", headers=ALL).json()["ratings"] == []
+    assert len(keyed.get("/users/ben/ratings", headers=ALL).json()["ratings"]) == 1
     for file in Path(place).parent.glob(f"{Path(place).name}*"):
         assert b"anna-unmistakable" not in file.read_bytes()
-    again = keyed.delete("/people/anna-unmistakable", headers=ALL)
-    assert (again.status_code, again.json()["events"]) == (200, 0)
 
 
-# -- items that are new ---------------------------------------------------------------------------
+# -- registered items -----------------------------------------------------------------------------
 
 
-def test_a_new_item_is_listed_by_its_first_ratings(client: TestClient, user_model: Path) -> None:
-    raters = dict.fromkeys(range(1, 21), 5.0)
-    for user, rating in raters.items():
-        answer = client.put(f"/people/{user}/ratings/a new film", json={"rating": rating})
-        assert (answer.status_code, answer.json()["known"]) == (200, False)
-    rate(client, "anna", history(5))
-    ask: dict[str, Any] = {"n": 40, "min_ratings": 0, "rank": "expected"}
-    listed = client.get("/people/anna/recommendations", params=ask).json()["items"]
-    (line,) = [line for line in listed if line["item"] == "a new film"]
-    right = Predictor.load(user_model).predict(
-        "anna", "x", histories={"anna": history(5)}, new_items={"x": raters}
-    )
-    assert line["expected"] == pytest.approx(float(right[0]), rel=1e-5)
-    assert [one["rank"] for one in listed] == list(range(1, len(listed) + 1))
-    scores = [one["score"] for one in listed]
-    assert scores == sorted(scores, reverse=True)
-    # Who rated it is not told of it again.
-    client.put("/people/anna/ratings/a new film", json={"rating": 1})
-    listed = client.get("/people/anna/recommendations", params=ask).json()["items"]
-    assert "a new film" not in [line["item"] for line in listed]
+def test_an_unknown_item_is_rated_once_it_is_registered(client: TestClient) -> None:
+    path = "/users/anna/ratings/a new film"
+    assert client.put(path, json={"rating": 5}).status_code == 404
+    item = {"title": "A new film (2026)", "genres": ["Drama", "Comedy"]}
+    registered = client.put("/items/a new film", json=item)
+    assert registered.status_code == 200
+    assert registered.json() == {"item": "a new film", "in_model": False, **item}
+    rating = client.put(path, json={"rating": 5}).json()
+    assert (rating["item"], rating["in_model"], rating["changed"]) == ("a new film", False, True)
+    listed = client.get("/users/anna/recommendations", params={"n": 40}).json()["items"]
+    assert "a new film" not in [line["item"] for line in listed]  # the model does not know it yet
 
 
-def test_only_the_service_names_new_items(keyed: TestClient) -> None:
+def test_a_registered_item_keeps_its_title_until_it_gets_another(
+    client: TestClient, store: EventStore
+) -> None:
+    for item in ({"title": "First", "genres": ["Drama", "War"]}, {}, {"title": "Second"}):
+        assert client.put("/items/new", json=item).status_code == 200
+    with store.read() as connection:
+        rows = connection.execute(select(ITEMS.c.item_id, ITEMS.c.title, ITEMS.c.genres)).all()
+    assert [tuple(row) for row in rows] == [("new", "Second", "Drama|War")]
+
+
+def test_only_the_service_registers_items(keyed: TestClient) -> None:
     token = token_of(keyed, "anna")
-    unknown = keyed.put("/people/anna/ratings/odd", json={"rating": 5}, headers=token)
-    assert unknown.status_code == 404
-    keyed.put("/people/ben/ratings/odd", json={"rating": 5}, headers=ALL)
-    named = keyed.put("/people/anna/ratings/odd", json={"rating": 5}, headers=token)
-    assert named.status_code == 200
+    assert keyed.put("/items/odd", json={}, headers=token).status_code == 403
+    assert keyed.put("/users/anna/ratings/odd", json={"rating": 5}, headers=ALL).status_code == 404
+    assert keyed.put("/items/odd", json={}, headers=ALL).status_code == 200
+    assert keyed.put("/users/anna/ratings/odd", json={"rating": 5}, headers=token).is_success
+
+
+def test_filters_of_a_stored_user_take_ids_and_titles(client: TestClient) -> None:
+    rate(client, "anna", history(5))
+    params: dict[str, Any] = {"n": 40, "min_ratings": 0}
+    every = client.get("/users/anna/recommendations", params=params).json()["items"]
+    first, second = (line["item"] for line in every[:2])
+    out = params | {"exclude_items": [str(first), TITLES[second], "No such film"]}
+    answer = client.get("/users/anna/recommendations", params=out).json()
+    assert [line["item"] for line in answer["items"]] == [line["item"] for line in every[2:]]
+    assert answer["unknown_items"] == ["No such film"]
+    seen = params | {"exclude_seen": False}
+    again = client.get("/users/anna/recommendations", params=seen).json()["items"]
+    assert {line["item"] for line in again} == set(TITLES)
 
 
 # -- rights ---------------------------------------------------------------------------------------
@@ -269,19 +292,19 @@ def test_only_the_service_names_new_items(keyed: TestClient) -> None:
 def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -> None:
     rate(keyed, "ben", {101: 5}, **ALL)
     token = token_of(keyed, "anna")
-    assert keyed.put("/people/anna/ratings/101", json={"rating": 4}, headers=token).is_success
-    assert keyed.get("/people/anna", headers=token).is_success
-    assert keyed.get("/people/anna/recommendations", headers=token).is_success
+    assert keyed.put("/users/anna/ratings/101", json={"rating": 4}, headers=token).is_success
+    assert keyed.get("/users/anna/ratings", headers=token).is_success
+    assert keyed.get("/users/anna/recommendations", headers=token).is_success
     ratings = [{"item": 101, "rating": 4}]
-    assert keyed.post("/recommend", json={"ratings": ratings}, headers=token).is_success
+    assert keyed.post("/recommendations", json={"ratings": ratings}, headers=token).is_success
     others = [
-        ("GET", "/people/{who}", None),
-        ("GET", "/people/{who}/recommendations", None),
-        ("PUT", "/people/{who}/ratings/101", {"rating": 1}),
-        ("DELETE", "/people/{who}/ratings/101", None),
-        ("POST", "/people/{who}/token", {}),
-        ("POST", "/people/{who}/ratings", {"ratings": [{"item": 101, "rating": 1}]}),
-        ("DELETE", "/people/{who}", None),
+        ("GET", "/users/{who}/ratings", None),
+        ("GET", "/users/{who}/recommendations", None),
+        ("PUT", "/users/{who}/ratings/101", {"rating": 1}),
+        ("DELETE", "/users/{who}/ratings/101", None),
+        ("POST", "/users/{who}/tokens", {}),
+        ("POST", "/users/{who}/ratings", {"ratings": [{"item": 101, "rating": 1}]}),
+        ("DELETE", "/users/{who}", None),
     ]
     for method, path, body in others:
         said = {
@@ -290,26 +313,26 @@ def test_a_token_opens_what_is_the_persons_and_nothing_else(keyed: TestClient) -
         }
         assert len(said) == 1, said  # the same of somebody who is there and of who is not
         assert '"status":403' in said.pop()
-    assert keyed.post("/people/anna/token", json={}, headers=token).status_code == 403
-    assert keyed.delete("/people/anna", headers=token).status_code == 403
-    assert keyed.get("/metrics", headers=token).status_code == 401
-    assert keyed.get("/people/ben", headers=ALL).json()["ratings"][0]["rating"] == 5
+    assert keyed.post("/users/anna/tokens", json={}, headers=token).status_code == 403
+    assert keyed.delete("/users/anna", headers=token).status_code == 403
+    assert keyed.get("/metrics", headers=token).status_code == 403
+    assert keyed.get("/users/ben/ratings", headers=ALL).json()["ratings"][0]["rating"] == 5
 
 
 def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
     """Of none whatever their id is: 0 is one, too."""
     token = token_of(keyed, "7")
     asked: dict[str, dict[str, Any]] = {
-        "/predict": {"items": [101]},
-        "/explain": {"item": 101},
-        "/recommend": {},
-        "/ask": {},
+        "/predictions": {"items": [101]},
+        "/explanations": {"item": 101},
+        "/recommendations": {},
+        "/items-to-rate": {},
     }
     for path, beside in asked.items():
         said = set()
-        users: list[Any] = [7, 8, 10**6, 0, "", [], False]
+        users: list[Any] = [7, 8, 10**6, 0, "anna"]
         for user in users:
-            answer = keyed.post(path, json={"user": user, **beside}, headers=token)
+            answer = keyed.post(path, json={"user_id": user, **beside}, headers=token)
             assert answer.status_code == 403
             said.add(answer.text)
         assert len(said) == 1  # of one whom the model knows no other than of one it does not
@@ -318,10 +341,10 @@ def test_a_token_asks_of_no_user_of_the_model(keyed: TestClient) -> None:
 def test_a_token_asks_with_ratings_of_no_other_user(keyed: TestClient) -> None:
     """Whether a user is known would show."""
     token = token_of(keyed, "anna")
-    new = [{"item": "x", "ratings": [{"user": 7, "rating": 5}]}]
+    new = [{"item": "x", "ratings": [{"user_id": 7, "rating": 5}]}]
     body = {"ratings": [{"item": 101, "rating": 4}], "items": ["x"], "new_items": new}
-    assert keyed.post("/predict", json=body, headers=token).status_code == 403
-    assert keyed.post("/predict", json=body, headers=ALL).status_code == 200
+    assert keyed.post("/predictions", json=body, headers=token).status_code == 403
+    assert keyed.post("/predictions", json=body, headers=ALL).status_code == 200
 
 
 def forged(**claims: Any) -> str:
@@ -348,40 +371,40 @@ def test_a_token_that_is_none_is_no_key(keyed: TestClient) -> None:
         lambda: with_secret(exp=None),
         lambda: with_secret(aud="other"),
         lambda: with_secret(sub=None),
-        lambda: Authenticator("another key").signed("anna", 60),
+        lambda: Authenticator("another key").issue_token("anna", 60),
         lambda: "nonsense",
         lambda: "é",
         lambda: "a.b.c",
     ]
     for token in wrong:
         headers: Any = {"authorization": f"Bearer {token()}".encode()}
-        assert keyed.get("/people/anna", headers=headers).status_code == 401
+        assert keyed.get("/users/anna/ratings", headers=headers).status_code == 401
 
 
 def test_a_token_of_a_clock_that_differs_a_little_is_good(keyed: TestClient) -> None:
     now = int(time.time())
     for claims in ({"exp": now - 5}, {"iat": now + 20}, {"nbf": now + 20}):
         headers = {"authorization": f"Bearer {with_secret(**claims)}"}
-        assert keyed.get("/people/anna", headers=headers).status_code == 200
+        assert keyed.get("/users/anna/ratings", headers=headers).status_code == 200
 
 
 def test_a_token_ends(keyed: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     earlier = time.time() - 200  # the token's clock; it is read by the real one
     with monkeypatch.context() as then:
         then.setattr("cfnade.server.auth.time.time", lambda: earlier)
-        token, longer = (token_of(keyed, "anna", seconds=n) for n in (90, 400))
-    assert keyed.get("/people/anna", headers=longer).status_code == 200
-    assert keyed.get("/people/anna", headers=token).status_code == 401
+        token, longer = (token_of(keyed, "anna", expires_in=n) for n in (90, 400))
+    assert keyed.get("/users/anna/ratings", headers=longer).status_code == 200
+    assert keyed.get("/users/anna/ratings", headers=token).status_code == 401
 
 
 def test_without_a_key_nobody_needs_a_token(client: TestClient) -> None:
-    assert client.get("/people/anna").status_code == 200
-    assert client.post("/people/anna/token", json={}).status_code in (404, 405)
+    assert client.get("/users/anna/ratings").status_code == 200
+    assert client.post("/users/anna/tokens", json={}).status_code in (404, 405)
 
 
 def test_without_a_store_there_are_no_people(asking: Asking, user_model: Path) -> None:
     with asking(user_model) as client:
-        assert client.get("/people/anna").status_code == 404
+        assert client.get("/users/anna/ratings").status_code == 404
 
 
 # -- figures --------------------------------------------------------------------------------------
@@ -408,49 +431,49 @@ def test_every_rating_is_foreseen_from_what_came_before(
     ]
     np.testing.assert_allclose(noted["prediction"].to_numpy(), right, rtol=1e-5)
     assert noted["rating"].to_list() == list(rated.values())
-    assert noted["user_in_model"].to_list() == [0] * len(rated)
+    assert noted["user_in_model"].to_list() == [False] * len(rated)
     errors = np.array(right) - np.array(list(rated.values()))
     rmse = float(np.sqrt(np.square(errors).mean()))
     assert figure(client, "cfnade_online_rmse") == pytest.approx(rmse, rel=1e-5)
     assert figure(client, "cfnade_store_events") == len(rated)
     rate(client, "7", {101: 3})
-    assert figure(client, 'cfnade_people_asked_total{known="yes"}') == 1
-    share = figure(client, "cfnade_people_unseen_share")
-    assert share == pytest.approx(len(rated) / (len(rated) + 1))
+    assert figure(client, 'cfnade_user_requests_total{in_model="true"}') == 1
+    assert figure(client, 'cfnade_user_requests_total{in_model="false"}') == len(rated)
 
 
 def test_names_of_people_are_in_no_figure(client: TestClient) -> None:
     rate(client, "anna-unmistakable", {101: 4})
-    client.get("/people/anna-unmistakable/recommendations")
+    client.get("/users/anna-unmistakable/recommendations")
     text = client.get("/metrics").text
     assert "unmistakable" not in text
-    assert 'path="/people/{person}/ratings/{item}"' in text
+    assert 'path="/users/{user_id}/ratings/{item_id}"' in text
 
 
 # -- trouble --------------------------------------------------------------------------------------
 
 
 def test_a_locked_store_is_a_503_and_nothing_is_lost(client: TestClient, place: str) -> None:
-    client.put("/people/anna/ratings/101", json={"rating": 4})
+    client.put("/users/anna/ratings/101", json={"rating": 4})
     blocker = sqlite3.connect(place, isolation_level=None)
     blocker.execute("begin immediate")
-    answer = client.put("/people/anna/ratings/102", json={"rating": 4})
+    answer = client.put("/users/anna/ratings/102", json={"rating": 4})
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert "locked" in answer.json()["detail"]
-    assert client.get("/people/anna").status_code == 200  # who reads does not wait
+    assert client.get("/users/anna/ratings").status_code == 200  # who reads does not wait
     blocker.close()
-    assert client.put("/people/anna/ratings/102", json={"rating": 4}).json()["new"]
-    assert len(client.get("/people/anna").json()["ratings"]) == 2
+    assert client.put("/users/anna/ratings/102", json={"rating": 4}).json()["changed"]
+    assert len(client.get("/users/anna/ratings").json()["ratings"]) == 2
 
 
 def test_ratings_of_another_program_are_seen_at_once(client: TestClient, store: EventStore) -> None:
     rate(client, "anna", {101: 4})
     store.append([Event("anna", "102", "rating", 5.0), Event("anna", "101", "withdrawal")])
-    assert [one["item"] for one in client.get("/people/anna").json()["ratings"]] == [102]
+    assert [one["item"] for one in client.get("/users/anna/ratings").json()["ratings"]] == [102]
 
 
 def test_an_id_may_hold_a_slash(client: TestClient) -> None:
-    answer = client.put("/people/anna/ratings/Face%2FOff (1997)", json={"rating": 4})
+    client.put("/items/Face%2FOff (1997)", json={})
+    answer = client.put("/users/anna/ratings/Face%2FOff (1997)", json={"rating": 4})
     assert (answer.status_code, answer.json()["item"]) == (200, "Face/Off (1997)")
-    assert client.get("/people/anna").json()["ratings"][0]["item"] == "Face/Off (1997)"
+    assert client.get("/users/anna/ratings").json()["ratings"][0]["item"] == "Face/Off (1997)"

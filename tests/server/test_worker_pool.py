@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 from cfnade.server.errors import ApiError
-from cfnade.server.settings import Limits, WorkerPool
+from cfnade.server.settings import Limits
+from cfnade.server.worker_pool import WorkerPool
 from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by, check_cancelled
 
 

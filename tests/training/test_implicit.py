@@ -18,7 +18,7 @@ from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
-from cfnade.training.callbacks import Callback, MessageCallback
+from cfnade.training.callbacks import Callback, MessageCallback, Stage
 from cfnade.training.implicit import (
     ImplicitPlan,
     ImplicitTraining,
@@ -112,6 +112,22 @@ def test_what_was_tried_is_reported(parts: Split) -> None:
     assert facts["plan"] == {"seconds": 2.0, "k": 20, "seed": 3}
 
 
+def test_progress_names_components_and_says_how_much_is_done(parts: Split) -> None:
+    steps: list[tuple[Stage, float]] = []
+
+    class Recorder(Callback):
+        def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
+            assert cost is None
+            steps.append((stage, progress))
+
+    _, facts = run(parts, PLAN, Recorder())
+    stages, progress = zip(*steps, strict=True)
+    assert {*facts["tried"], "weights"} <= {stage.detail for stage in stages}
+    assert {stage.seconds for stage in stages} == {PLAN.seconds}
+    assert all(0 <= one <= 1 for one in progress)
+    assert progress[-1] > 0.8 > progress[0]
+
+
 @pytest.mark.parametrize("each", [1, 2])
 def test_data_with_too_few_interactions_are_ranked_by_popularity(each: int) -> None:
     """One interaction of each user leaves nothing to hide; two leave one to know them by."""
@@ -163,8 +179,8 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
 
 
 def test_the_default_budget_grows_with_the_data_up_to_a_limit() -> None:
-    assert default_seconds(0) == 10.0
-    assert default_seconds(100_000) == 25.0
+    assert default_seconds(0) == 15.0
+    assert default_seconds(100_000) == 30.0
     assert default_seconds(10_000_000) == 90.0
 
 

@@ -44,7 +44,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Predict ratings with their probabilities, and recommend items.",
+    help="""Predict ratings with their probabilities, and recommend items.
+
+    \b
+      cfnade train ratings.csv --out model
+      cfnade recommend model --user 42
+      cfnade serve model
+    """,
 )
 _GROUPS: dict[str, list[tuple[str, Any]]] = {
     "Train": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +14,20 @@ from cfnade.cli.help import Command, Group
 from cfnade.cli.options import Json, Model
 from cfnade.cli.output_dir import locked_output_dir
 from cfnade.exceptions import PredictionError
+from cfnade.utils.text import count_of
 
 app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Recommend, predict and evaluate for many users.",
+    help="""Recommend, predict and evaluate for many users.
+
+    The answers are Parquet files. Ray or Spark run the work on a cluster (--engine).
+
+    \b
+      cfnade batch recommend model --out recommendations
+      cfnade batch predict model pairs/ --out predictions --workers 4
+    """,
 )
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files.")]
 
@@ -32,7 +39,7 @@ def recommend(
     users: Annotated[
         str | None,
         typer.Argument(
-            help="Table or folder of tables: user; for new users also lists of items and ratings.",
+            help="Table or folder: user; of new users items and ratings.",
             metavar="USERS",
             show_default=False,
         ),
@@ -42,6 +49,7 @@ def recommend(
     n: options.ItemCount = 10,
     rank_by: options.RankBy = None,
     balance: options.Balance = None,
+    personalization: options.Personalization = None,
     threshold: options.Threshold = None,
     diversity: options.Diversity = None,
     min_ratings: options.MinRatings = None,
@@ -53,7 +61,7 @@ def recommend(
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
 ) -> None:
-    """Recommend items to all users of a model, or to the users of a table.
+    """Recommend items to all users of a model or of a table.
 
     \b
       cfnade batch recommend model --out recommendations
@@ -62,10 +70,9 @@ def recommend(
     """
     from cfnade.cli.recommend import ranking_arguments
     from cfnade.cli.user_input import load_predictor
-    from cfnade.distributed.batch_job import EVERYBODY
 
     ranking = ranking_arguments(ctx, load_predictor(model))
-    _run("recommend", model, users or EVERYBODY, out, engine, workers, overwrite, n=n, **ranking)
+    _run("recommend", model, users, out, engine, workers, overwrite, n=n, **ranking)
 
 
 @app.command(cls=Command)
@@ -81,7 +88,7 @@ def predict(
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
 ) -> None:
-    """Predict the ratings of all pairs of users and items in a folder.
+    """Predict the ratings of all pairs of a table or folder.
 
     \b
       cfnade batch predict model pairs/ --out predictions --workers 4
@@ -105,7 +112,7 @@ def evaluate(
     overwrite: options.OverwriteJob = False,
     as_json: Json = False,
 ) -> None:
-    """Evaluate predictions of all ratings in a folder.
+    """Evaluate predictions of all ratings of a table or folder.
 
     \b
       cfnade batch evaluate model test/ --out scores --engine ray
@@ -118,27 +125,29 @@ def evaluate(
 
 
 def _run(
-    task: str,
+    task: Any,
     model: Path,
-    data: str,
+    data: str | None,
     out: Path,
-    engine: str,
+    engine: Any,
     workers: int | None,
     overwrite: bool,
-    **how: Any,
+    **ranking: Any,
 ) -> dict[str, Any]:
-    from cfnade.distributed.batch_job import EVERYBODY, SUCCESS, predict_to_parquet
-    from cfnade.distributed.engines import open_engine
+    from cfnade.distributed.batch_job import ALL, SUCCESS, predict_to_parquet
 
     if out.is_file():
         raise PredictionError(f"{out}: is a file; give a folder with --out")
-    inputs: Any = data if data == EVERYBODY else [data]
-    with (
-        locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"),
-        closing(open_engine(engine, workers)) as tasks,
-    ):
-        summary = predict_to_parquet(model, inputs, out, tasks, task, force=overwrite, **how)
-    size = f"{summary['rows']:,} rows in {summary['parts']} Parquet files"
+    inputs: Any = ALL if data is None else [data]
+    with locked_output_dir(out, ".lock", PredictionError, "is writing to it; wait until it ends"):
+        summary = predict_to_parquet(
+            *(model, inputs, out, task),
+            engine=engine,
+            n_workers=workers,
+            overwrite=overwrite,
+            **ranking,
+        )
+    size = f"{count_of(summary['rows'], 'row')} in {count_of(summary['parts'], 'Parquet file')}"
     print(
         f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",
         file=sys.stderr,

@@ -23,7 +23,12 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Download, inspect, convert, split and shard ratings.",
+    help="""Download, inspect, convert, split and shard ratings.
+
+    \b
+      cfnade data info ratings.csv
+      cfnade data convert orders.csv orders.parquet --user customer --item product
+    """,
 )
 
 
@@ -162,6 +167,7 @@ def split_command(
 
     with _spinner(f"splitting {redact_url(data)}"):
         parts = load_split(data, split)
+    _require_same_split(out / "split.json", parts.fingerprint)
     sizes = {}
     for part, ratings in parts.parts().items():
         if len(ratings) or part != "fold_in":
@@ -169,6 +175,12 @@ def split_command(
             sizes[part] = len(ratings)
     facts = {"split": parts.name, "fingerprint": parts.fingerprint, "ratings": sizes}
     write_text(out / "split.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _require_same_split(file: Path, fingerprint: str) -> None:
+    """Refuse to replace another split, whose parts would be mixed with those of this one."""
+    if file.exists() and json.loads(file.read_text()).get("fingerprint") != fingerprint:
+        raise DataError(f"{file.parent}: has another split; give another folder with --out")
 
 
 @app.command(cls=Command)
@@ -199,7 +211,16 @@ def shard(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Random seed of the parts.")
     ] = None,
-    engine: options.Engine = "local",
+    engine: Annotated[
+        Literal["local", "spark"],
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="local or spark.  [default: local]",
+            rich_help_panel="Large jobs",
+            show_default=False,
+        ),
+    ] = "local",
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
     user: options.UserColumn = None,

@@ -29,7 +29,7 @@ def explain(
 
     \b
       cfnade explain model "Blade Runner (1982)" --user 42
-      cfnade explain model "Blade Runner (1982)" "Alien (1979)=5" "Notting Hill (1999)=2"
+      cfnade explain model "Alien (1979)" "Blade Runner (1982)=5" "Heat (1995)=2"
     """
     from cfnade.cli.user_input import load_predictor, parse_item, parse_user
 
@@ -40,7 +40,7 @@ def explain(
         item=parse_item(item, predictor),
         user=known[0] if known else None,
         history=new_user,
-        of="pick" if target == "interaction" else target,
+        target=target,
     )
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))

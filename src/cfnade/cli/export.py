@@ -16,7 +16,12 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Export recommendations, embeddings, ONNX or a static site.",
+    help="""Export recommendations, embeddings, ONNX or a static site.
+
+    \b
+      cfnade export recommendations model best.parquet
+      cfnade export site model site
+    """,
 )
 TableFile = Annotated[Path, typer.Argument(help=".parquet or .csv file to write.", metavar="OUT")]
 
@@ -52,7 +57,8 @@ def embeddings(
     out: TableFile,
     *,
     side: Annotated[
-        Literal["item", "user"], typer.Option("--side", help="Whose embeddings.")
+        Literal["item", "user"],
+        typer.Option("--side", metavar="SIDE", help="Whose embeddings: item or user."),
     ] = "item",
 ) -> None:
     """Export the embeddings of items or users.
@@ -80,7 +86,7 @@ def onnx(
     \b
       cfnade export onnx model model.onnx
     """
-    from cfnade.cli.user_input import load_predictor
+    from cfnade.cli.user_input import load_predictor, require_writable
 
     try:
         from cfnade.integrations.onnx import write_onnx
@@ -88,6 +94,7 @@ def onnx(
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
         ) from None
+    require_writable(out, ".onnx")
     written = write_onnx(load_predictor(model).fitted, out)
     size = f"{out.stat().st_size / 1e6:.1f} MB"
     print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
@@ -110,11 +117,13 @@ def site(
     \b
       cfnade export site model site
     """
+    from cfnade.cli.output_dir import require_no_model
     from cfnade.cli.user_input import load_predictor
     from cfnade.integrations.static_site import write_web
-    from cfnade.server.item_metadata import validate_item_name
+    from cfnade.server.settings import validate_item_name
 
-    written = write_web(load_predictor(model), out, noun=validate_item_name(item_name))
+    require_no_model(out)
+    written = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
     size = f"{written.bytes / 1e6:.2f} MB in total"
     print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")
     print(f"to look at it: python -m http.server -d {out}; any web server can host it")

@@ -96,8 +96,12 @@ def _row(parameter: Any, ctx: Any) -> tuple[str, str]:
     if parameter.required:
         text += "  [required]"
     elif parameter.show_default and parameter.default not in (None, False):
-        text += f"  [default: {parameter.default}]"
+        text += f"  [default: {_plain(parameter.default)}]"
     return name, text
+
+
+def _plain(default: object) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _flag_names(names: Iterable[str], negatives: Iterable[str]) -> str:

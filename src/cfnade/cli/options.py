@@ -15,7 +15,7 @@ import typer
 
 from cfnade.exceptions import DataError
 
-SOURCES = "File, folder, data set such as ml-1m, URL, store:URL, or - for standard input."
+SOURCES = "File, folder, data set (ml-1m), URL, store:URL or - (stdin)."
 _SEED_MAX = 2**63 - 1
 
 Model = Annotated[Path, typer.Argument(help="Folder of a saved model.", metavar="MODEL")]
@@ -26,7 +26,7 @@ OptionalData = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Threads = Annotated[
     int | None,
-    typer.Option("--n-threads", min=1, help="CPU threads.  [default: all cores]"),
+    typer.Option("--n-threads", metavar="N", min=1, help="CPU threads.  [default: all cores]"),
 ]
 
 
@@ -205,7 +205,10 @@ ModelFolder = Annotated[
 ]
 Overwrite = Annotated[bool, _output("--overwrite", help="Replace the model in the folder.")]
 SaveEvery = Annotated[
-    float, _output("--save-every", metavar="SECONDS", min=0, help="Time between saved states.")
+    float,
+    _output(
+        "--save-every", metavar="SECONDS", min=0, help="Time between saved states.  [default: 30]"
+    ),
 ]
 WithoutContext = Annotated[
     bool, _output("--without-context", help="Do not store the ratings in the model.")
@@ -235,12 +238,12 @@ Users = Annotated[
 ]
 HistoryFile = Annotated[
     Path | None,
-    typer.Option("--history", metavar="FILE", help="CSV or Parquet: a new user's items, ratings."),
+    typer.Option("--history", metavar="FILE", help="CSV or Parquet with a new user's ratings."),
 ]
 TypedHistory = Annotated[
     list[str] | None,
     typer.Argument(
-        help='Ratings of a new user, such as "Alien=5"; items alone for interactions.',
+        help='Ratings of a new user ("Alien=5"), or items alone.',
         metavar="ITEM=RATING",
         show_default=False,
     ),
@@ -259,6 +262,10 @@ Balance = Annotated[
 Threshold = Annotated[
     float | None,
     _rank("--threshold", metavar="RATING", help="Least rating of a liked item."),
+]
+Personalization = Annotated[
+    float | None,
+    _rank("--personalization", metavar="W", min=0, max=10, help="From average (0) to personal."),
 ]
 MinRatings = Annotated[
     int | None, _filter("--min-ratings", metavar="N", min=0, help="Hide items with fewer ratings.")
@@ -285,8 +292,8 @@ Diversity = Annotated[
 ItemCount = Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of items.")]
 
 RANKING_OPTIONS = (
-    *("rank_by", "balance", "threshold", "min_ratings", "genres", "candidate_items"),
-    *("exclude_items", "exclude_seen", "diversity"),
+    *("rank_by", "balance", "threshold", "personalization", "min_ratings", "genres"),
+    *("candidate_items", "exclude_items", "exclude_seen", "diversity"),
 )
 
 # -- large jobs -----------------------------------------------------------------------------------

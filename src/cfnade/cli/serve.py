@@ -26,7 +26,7 @@ def serve(
         typer.Option(
             "--host",
             metavar="ADDRESS",
-            help="Address to listen on; 0.0.0.0 for all.",
+            help="Address; 0.0.0.0 for all.",
             rich_help_panel=_NETWORK,
         ),
     ] = "127.0.0.1",
@@ -99,9 +99,10 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):
         raise CfnadeError("serving needs further packages: pip install 'cfnade[serve]'")
     with gc_frozen():
-        from cfnade.server.item_metadata import validate_item_name
-        from cfnade.server.middleware import key_from_environment, validate_host
-        from cfnade.server.run import ServerSettings, run_server
+        from cfnade.server.auth import key_from_environment
+        from cfnade.server.middleware import validate_host
+        from cfnade.server.run import run_server
+        from cfnade.server.settings import ServerSettings, validate_item_name
 
     if model.is_dir():
         if store is not None:  # errors of the store come before the service listens
@@ -112,17 +113,17 @@ def serve(
         compile_kernels("inference")
     run_server(
         ServerSettings(
-            folder=model,
+            model_dir=model,
             host=host,
             port=port,
             workers=workers,
-            key=key_from_environment(),
-            cors=tuple(_checked_origin(text) for text in allow_origin or []),
-            hosts=tuple(validate_host(text) for text in allow_host or []),
+            api_key=key_from_environment(),
+            allow_origins=tuple(_checked_origin(text) for text in allow_origin or []),
+            allow_hosts=tuple(validate_host(text) for text in allow_host or []),
             watch=_WATCH_INTERVAL if watch else None,
             access_log=access_log,
-            store=store,
-            noun=validate_item_name(item_name),
+            store_url=store,
+            item_name=validate_item_name(item_name),
         )
     )
 

@@ -28,9 +28,15 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Store the ratings of users in SQLite or PostgreSQL.",
+    help="""Store the ratings of users in SQLite or PostgreSQL.
+
+    \b
+      cfnade store import ratings.db ratings.csv
+      cfnade serve model --store ratings.db
+      cfnade store erase ratings.db anna
+    """,
 )
-STORES = "SQLite file, model folder, or postgresql://user@host/name."
+STORES = "SQLite file or postgresql://user@host/name."
 StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_default=False)]
 
 
@@ -38,10 +44,12 @@ StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_defa
 def create(store: StoreUrl) -> None:
     """Create a store; an existing one is kept.
 
-    The password of PostgreSQL may come from PGPASSWORD.
+    The password of PostgreSQL may come from PGPASSWORD. The store of a model folder is the file
+    store.db in it.
 
     \b
       cfnade store create ratings.db
+      cfnade store create model/
       cfnade store create postgresql://shop@db.example.org/ratings
     """
     from cfnade.online.event_store import EventStore
@@ -53,7 +61,7 @@ def create(store: StoreUrl) -> None:
 
 @app.command(cls=Command)
 def info(store: StoreUrl, *, as_json: Json = False) -> None:
-    """Describe a store: events, users, items, and the online error of models.
+    """Describe a store: events, users, items, online error.
 
     \b
       cfnade store info ratings.db
@@ -106,7 +114,7 @@ def export(
     store: StoreUrl,
     out: Annotated[Path, typer.Argument(help="Parquet file to write.", metavar="OUT")],
 ) -> None:
-    """Export the current ratings as Parquet, which `cfnade train` reads.
+    """Export the current ratings as Parquet.
 
     \b
       cfnade store export ratings.db ratings.parquet

@@ -46,7 +46,8 @@ def train_distributed(
         Literal["ray", "spark"] | None,
         typer.Option(
             "--engine",
-            help="Start ranks on a cluster.  [default: torchrun]",
+            metavar="NAME",
+            help="ray or spark starts the ranks.  [default: torchrun]",
             rich_help_panel=_PANEL,
         ),
     ] = None,

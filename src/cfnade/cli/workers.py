@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cfnade.cli.train_distributed import ReportedElsewhereError, Run, train_rank
-from cfnade.distributed.engines import open_engine
+from cfnade.distributed.backends import ray_session, spark_session
 from cfnade.exceptions import CfnadeError, TrainingError
 
 RankResult = dict[str, str]
@@ -28,9 +28,9 @@ class _LostError(Exception):
 
 def train_on_cluster(run: Run, engine: str, workers: int, max_restarts: int) -> None:
     """Train on the workers of a cluster and print the summary."""
-    launch: Callable[[Run, int], RankResult] = {"ray": _on_ray, "spark": _on_spark}[engine]
-    cluster = open_engine(engine, workers)
-    try:
+    session = ray_session if engine == "ray" else spark_session
+    launch: Callable[[Run, int], RankResult] = _on_ray if engine == "ray" else _on_spark
+    with session(workers):
         for attempt in range(max_restarts + 1):
             try:
                 result = launch(run._replace(resume=run.resume or attempt > 0), workers)
@@ -39,8 +39,6 @@ def train_on_cluster(run: Run, engine: str, workers: int, max_restarts: int) -> 
                 if attempt == max_restarts:
                     raise TrainingError(_lost(run.out, engine, error)) from error
                 print(f"{engine} lost workers; restarting", file=sys.stderr)
-    finally:
-        cluster.close()
     if "error" in result:
         raise TrainingError(result["error"])
     print(result["summary"])

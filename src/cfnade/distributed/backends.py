@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cfnade.exceptions import CfnadeError
+from annotated_types import Ge
 
+from cfnade.exceptions import CfnadeError
+from cfnade.utils.validation import check_choice, check_scalar
+
+ENGINES = ("local", "ray", "spark")
 _TRIES = 4  # Ray gives up starting after half a minute, which a busy machine may need
 _STORE = 256 << 20  # bytes of Ray's object store: what travels is small
+
+
+def check_engine(engine: str, n_workers: int | None) -> None:
+    """Raise for an unknown engine or a number of workers below 1."""
+    check_choice("engine", engine, ENGINES, error=CfnadeError)
+    if n_workers is not None:
+        check_scalar("n_workers", n_workers, int, Ge(1), error=CfnadeError)
 
 
 @contextmanager
@@ -23,7 +34,10 @@ def ray_session(n_workers: int | None = None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise CfnadeError(
-            f"engine=ray: Ray is not installed ({error}); pip install 'cfnade[ray]'"
+            f"engine=ray: Ray is not installed ({error}); pip install 'cfnade[ray]'",
+            field="engine",
+            value="ray",
+            reason="Ray is not installed; install it with: pip install 'cfnade[ray]'",
         ) from error
     if ray.is_initialized():
         yield ray
@@ -59,7 +73,10 @@ def spark_session(n_workers: int | None = None) -> Iterator[Any]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise CfnadeError(
-            f"engine=spark: Spark is not installed ({error}); pip install 'cfnade[spark]'"
+            f"engine=spark: Spark is not installed ({error}); pip install 'cfnade[spark]'",
+            field="engine",
+            value="spark",
+            reason="Spark is not installed; install it with: pip install 'cfnade[spark]'",
         ) from error
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -1,11 +1,11 @@
-"""BatchPredictor: a table of people in, a table of answers out, the same on every engine.
+"""Predict for tables of users or pairs with a saved model: in this process, on Ray or on Spark.
 
-    ray:    people.map_batches(BatchPredictor("model"), batch_format="pyarrow")
-    spark:  people.mapInArrow(scorer.map_arrow, scorer.spark_schema)
-    here:   BatchPredictor("model")(frame)
+`predict_to_parquet` is a whole job. In a pipeline of your own, `BatchPredictor` is what the engine
+calls:
 
-It pickles to its arguments. A process loads the model once, at the first table. An answer does not
-depend on who else is in the table.
+    ray:    users.map_batches(BatchPredictor, fn_constructor_args=["model"], batch_format="pyarrow")
+    spark:  users.mapInArrow(predictor.map_arrow, predictor.spark_schema("bigint"))
+    local:  predictor(frame)
 """
 
 from __future__ import annotations
@@ -13,166 +13,179 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable, parse_or_raise
+from cfnade.data.scale import Scale
 from cfnade.data.validate import build
-from cfnade.distributed.batch_tables import column, parse_histories, raw_ids, tells_histories
+from cfnade.distributed.batch_tables import column, has_histories, parse_histories, raw_ids
+from cfnade.evaluation import rating_metrics
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.inference.scorer import FEW_CELLS
+from cfnade.inference.results import probability_names
+from cfnade.inference.scorer import FEW_PAIRS
 from cfnade.utils.validation import check_choice
 
-WHAT = ("recommend", "predict", "evaluate")
-_DDL = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string", pl.Int32: "int"}
+Task = Literal["recommend", "predict", "evaluate"]
+TASKS = ("recommend", "predict", "evaluate")
+_SPARK_TYPES = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string"}
+_SPARK_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @lru_cache(maxsize=1)
-def _loaded(folder: str, changed: int) -> Predictor:
-    del changed  # another model in the same folder is another one
+def _load(folder: str, modified: int) -> Predictor:
+    del modified  # a model that replaced another in the same folder is loaded again
     return Predictor.load(folder)
 
 
-def predictor_of(folder: str) -> Predictor:
-    """The model, loaded once by a process."""
-    return _loaded(folder, Path(folder).stat().st_mtime_ns)
+def load_predictor(folder: str) -> Predictor:
+    """Return the model in a folder, loaded once by a process."""
+    return _load(folder, Path(folder).stat().st_mtime_ns)
 
 
 class BatchPredictor:
-    """Answers tables of people (recommend) or of cells (predict, evaluate) with a saved model.
+    """Picklable callable, table in, table out; each process loads the model at the first table.
 
-    recommend: a column user; with columns items and ratings, lists of what each rated, people are
-    new and user is any name. Options are those of Predictor.recommend (n, rank, taste …).
-    predict: columns user and item, and the same lists for new people; time if the model needs it.
-    evaluate: columns user, item and rating, none of which the model may know.
+    The rows of a result do not depend on the other rows of the table.
+
+    - recommend: a column user. With columns items and ratings, which hold lists, each row is a new
+      user with that history, and user is any label.
+    - predict: columns user and item, and items and ratings for new users; time if the model uses
+      timestamps.
+    - evaluate: columns user, item and rating; none of these ratings may be part of the model.
+
+    Args:
+        model: Folder of a saved model.
+        task: What to do.
+        options: Those of `CFNADE.recommend`, such as n, for the task recommend.
     """
 
-    def __init__(self, model: str | Path, what: str = "recommend", **options: Any) -> None:
-        check_choice("what", what, WHAT, error=PredictionError)
-        if options and what != "recommend":
-            raise PredictionError(f"{min(options)} is for lists; leave it out")
-        self.model, self.what, self.options = str(Path(model).absolute()), what, options
+    def __init__(self, model: str | Path, task: Task = "recommend", **options: Any) -> None:
+        check_choice("task", task, TASKS, error=PredictionError)
+        if options and task != "recommend":
+            raise PredictionError(f"{min(options)} is an option of recommend; leave it out")
+        self.model, self.task, self.options = str(Path(model).absolute()), task, options
 
     def __call__(self, table: Any) -> Any:
-        """The answer in the kind of table that was given: pyarrow or polars."""
+        """Return the result as the kind of table that was given: pyarrow or polars."""
         if isinstance(table, pl.DataFrame):
-            return self.answer(table)
+            return self._predict(table)
         frame = pl.from_arrow(table)
         if not isinstance(frame, pl.DataFrame):
-            raise PredictionError(f"a {type(table).__name__} is not a table of people")
-        return self.answer(frame).to_arrow(compat_level=pl.CompatLevel.oldest())
+            raise PredictionError(f"a {type(table).__name__} is not a table")
+        return self._predict(frame).to_arrow(compat_level=pl.CompatLevel.oldest())
 
     def map_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """For Spark's mapInArrow: record batches in and out, with the column types of `ddl`."""
-        schema = self._schema()
+        """Map record batches to record batches, as Spark's mapInArrow asks for."""
+        import pyarrow
+
         for batch in batches:
-            import pyarrow
+            yield from self(pyarrow.Table.from_batches([batch])).to_batches()
 
-            answer = _cast(self(pl.DataFrame(pyarrow.Table.from_batches([batch]))), schema)
-            yield from answer.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+    def spark_schema(self, user_type: str) -> str:
+        """Return the columns of results in Spark's notation.
 
-    @property
-    def spark_schema(self) -> str:
-        """The columns of answers as Spark writes them; user as the model has it."""
-        kinds = self._schema().items()
-        return ", ".join(f"`{name}` {_DDL[kind.base_type()]}" for name, kind in kinds)
-
-    def _schema(self) -> dict[str, pl.DataType]:
-        """Return the columns of answers for users of the model."""
-        predictor = predictor_of(self.model)
-        empty = {
-            "user": predictor.users.table[:0].tolist(),
-            "item": predictor.items.table[:0].tolist(),
+        Args:
+            user_type: Spark's type of the input's column user, such as "bigint" or "string".
+        """
+        predictor = load_predictor(self.model)
+        item_type = pl.String if predictor.items.are_texts else pl.Int64
+        empty = pl.DataFrame(
+            schema={"user": pl.String, "item": item_type, "rating": pl.Float64, "time": pl.Int64}
+        )
+        columns = {
+            name: _SPARK_TYPES[kind.base_type()]
+            for name, kind in self._predict(empty).schema.items()
         }
-        kinds = {axis: pl.String if ids.are_texts else pl.Int64 for axis, ids in _axes(predictor)}
-        frame = pl.DataFrame(empty | {"rating": []}, {**kinds, "rating": pl.Float64})
-        return dict(self.answer(frame).schema)
+        columns["user"] = "bigint" if user_type in _SPARK_INTEGERS else user_type
+        return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
-    def answer(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Answers in the order of the questions."""
-        predictor = predictor_of(self.model)
-        if self.what == "recommend":
-            return self._lists(predictor, frame)
-        if self.what == "predict":
-            return _cells(predictor, frame)
-        return _judged(predictor, frame)
-
-    def _lists(self, known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
-        users = column(frame, "user")
-        if tells_histories(frame):
-            lists = known.lists_of(people=parse_histories(frame, known), **self.options)
+    def _predict(self, frame: pl.DataFrame) -> pl.DataFrame:
+        predictor = load_predictor(self.model)
+        if self.task == "recommend":
+            result = _recommend(predictor, frame, self.options)
+        elif self.task == "predict":
+            result = _predict_pairs(predictor, frame)
         else:
-            lists = known.lists_of(raw_ids(users, known.users), **self.options)
-        return _plain(lists.with_columns(users.gather(lists["user"])))
+            result = _evaluate_pairs(predictor, frame)
+        small = [name for name, kind in result.schema.items() if kind.is_integer()]
+        return result.with_columns(pl.col(small).cast(pl.Int64))  # a type that every engine has
 
 
-def _cast(answer: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """Cast answers to the types that were declared; names that are no numbers are an error."""
-    try:
-        return answer.cast({name: schema[name] for name in answer.columns})
-    except pl.exceptions.InvalidOperationError:
-        names = answer["user"].cast(pl.String)
-        wrong = names.filter(names.cast(schema["user"], strict=False).is_null())
-        raise PredictionError(
-            f"user {wrong[0]!r}: ddl declares whole numbers, as the user ids of this model are; "
-            "number new users, too"
-        ) from None
-
-
-def _axes(known: Predictor) -> tuple[tuple[str, Any], ...]:
-    return ("user", known.users), ("item", known.items)
-
-
-def _cells(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+def _recommend(predictor: Predictor, frame: pl.DataFrame, options: Any) -> pl.DataFrame:
     users = column(frame, "user")
-    filled = _filled(len(frame))
-    beside: dict[str, Any] = {}
-    asked: Any = filled
-    if tells_histories(frame):
-        people = parse_histories(frame, known)
-        beside["histories"] = {place: people[place] for place in range(len(people))}
+    if has_histories(frame):
+        lists = predictor.lists_of(people=parse_histories(frame, predictor), **options)
     else:
-        asked = _taken(raw_ids(users, known.users), filled)
-    if known.fitted.needs_times:
-        beside["times"] = _parsed(frame, "time")[filled]
-    items = _taken(raw_ids(column(frame, "item"), known.items), filled)
-    answers = known.predict_frame(asked, items, **beside).head(len(frame))
-    return _plain(answers.with_columns(users))
+        lists = predictor.lists_of(raw_ids(users, predictor.users), **options)
+    return lists.with_columns(users.gather(lists["user"]))
 
 
-def _judged(known: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
-    """Predictions beside the ratings that came."""
-    if not len(frame):
-        return _cells(known, frame).with_columns(pl.Series("rating", [], pl.Float64))
-    users, items = (column(frame, name) for name in ("user", "item"))
-    who, what = pl.Series(raw_ids(users, known.users)), pl.Series(raw_ids(items, known.items))
-    stars = _parsed(frame, "rating")
-    test = build(RawTable.from_arrays(who, what, stars), LoadOptions(scale=known.scale))
-    match_test(known.scorer, test)
-    return _cells(known, frame).with_columns(pl.Series("rating", stars))
+def _predict_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+    users, rows = column(frame, "user"), _padded_rows(len(frame))
+    arguments: dict[str, Any] = {}
+    if has_histories(frame):
+        histories = parse_histories(frame, predictor)
+        arguments["histories"] = dict(enumerate(histories))
+        user_ids: Any = rows
+    else:
+        user_ids = _take(raw_ids(users, predictor.users), rows)
+    if predictor.fitted.needs_times:
+        arguments["timestamp"] = _numbers(frame, "time")[rows]
+    item_ids = _take(raw_ids(column(frame, "item"), predictor.items), rows)
+    predictions = predictor.predict_frame(user_ids, item_ids, **arguments)
+    return predictions.head(len(frame)).with_columns(users)
 
 
-def _parsed(frame: pl.DataFrame, name: str) -> Any:
+def _evaluate_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return predictions with the true ratings and the errors of each."""
+    ratings = _numbers(frame, "rating") if len(frame) else np.empty(0)
+    if len(frame):
+        users, items = (
+            pl.Series(raw_ids(column(frame, axis), index))
+            for axis, index in (("user", predictor.users), ("item", predictor.items))
+        )
+        table = RawTable.from_arrays(users, items, ratings)
+        match_test(predictor.scorer, build(table, LoadOptions(scale=predictor.scale)))
+    predictions = _predict_pairs(predictor, frame)
+    return predictions.with_columns(_errors(predictions, ratings, predictor.scale))
+
+
+def _errors(predictions: pl.DataFrame, ratings: Any, scale: Scale) -> list[pl.Series]:
+    """Return the errors of each prediction, whose means are the scores of all."""
+    names = ("squared_error", "absolute_error", "nll", "rps")
+    columns = dict.fromkeys(names, np.empty(0))
+    if len(ratings):
+        probabilities = predictions.select(probability_names(scale)).to_numpy()
+        levels, values = scale.nearest(ratings).astype(np.int64), scale.array()
+        errors = (
+            np.square(ratings - predictions["prediction"].to_numpy()),
+            np.abs(ratings - rating_metrics.medians(probabilities, values)),
+            rating_metrics.surprisals(probabilities, levels),
+            rating_metrics.ranked_probability_scores(probabilities, levels, values),
+        )
+        columns = dict(zip(names, errors, strict=True))
+    return [pl.Series("rating", ratings), *(pl.Series(name, e) for name, e in columns.items())]
+
+
+def _numbers(frame: pl.DataFrame, name: str) -> Any:
     """Return a column of ratings or times as numbers."""
     parsed = parse_or_raise({name: column(frame, name)}, lambda row, _: f"row {row}")
     return parsed.frame[name].to_numpy()
 
 
-def _filled(count: int) -> Any:
-    """Places of all, and of the last one again until they are more than a few. (≥ count,)."""
-    return np.minimum(np.arange(max(count, FEW_CELLS + 1) if count else 0), max(count - 1, 0))
+def _padded_rows(count: int) -> Any:
+    """Return row numbers, the last one repeated if there are few. (≥ count,).
+
+    Few pairs are computed in another order of sums, and results must not depend on the batch.
+    """
+    return np.minimum(np.arange(max(count, FEW_PAIRS + 1) if count else 0), max(count - 1, 0))
 
 
-def _taken(raws: Any, places: Any) -> Any:
-    return [raws[place] for place in places] if isinstance(raws, list) else raws[places]
-
-
-def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns of as few types as every engine has."""
-    small = [name for name, kind in frame.schema.items() if kind.is_integer()]
-    return frame.with_columns(pl.col(small).cast(pl.Int64))
+def _take(ids: Any, rows: Any) -> Any:
+    return [ids[row] for row in rows] if isinstance(ids, list) else ids[rows]

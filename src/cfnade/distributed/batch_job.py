@@ -1,17 +1,26 @@
-"""A job that answers for everybody in a folder of tables: piece by piece, on any engine.
+"""Predict for all users of a model, or for tables of any size, into a folder of Parquet files.
 
-Every piece of the input becomes one Parquet file, whole or not there, so that a job stopped
-anywhere is completed by the same command, and nobody ever holds all answers. `_SUCCESS` comes last.
+On this machine each piece of the input becomes one file, so that an interrupted job continues with
+the missing ones. On Ray and Spark the engine reads, retries lost tasks and writes; an interrupted
+job starts again. `_SUCCESS` is written last.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -20,168 +29,297 @@ from cfnade.checkpoint.manifest import MANIFEST
 from cfnade.data.readers.files import table_kind
 from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
-from cfnade.distributed.batch_inference import BatchPredictor, predictor_of
-from cfnade.distributed.engines import TaskEngine
+from cfnade.distributed.backends import check_engine, ray_session, spark_session
+from cfnade.distributed.batch_inference import BatchPredictor, Task, load_predictor
 from cfnade.distributed.input_files import list_files
-from cfnade.distributed.tallies import added, tally_of
-from cfnade.exceptions import PredictionError
+from cfnade.evaluation.evaluate import BUCKET_BOUNDS, Bucket
+from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.utils.files import atomic_write, write_text
 from cfnade.utils.safetensors_io import digest_file
 
 log = logging.getLogger(__name__)
 
-EVERYBODY = "everybody"
-"""In place of a folder: all users of the model."""
-PIECE = {"recommend": 1 << 14, "predict": 1 << 18, "evaluate": 1 << 18}
-"""People, or cells, that one task answers for."""
+ROWS_PER_FILE = {"recommend": 1 << 14, "predict": 1 << 18, "evaluate": 1 << 18}
+"""Users, or pairs, whose results are one file, and what a task of a cluster holds."""
+ALL = "all"
+"""In place of inputs: all users of the model."""
 JOB, SUCCESS = "job.json", "_SUCCESS"
-_TALLY = "cfnade.tally"
+
+Summary = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """An input as Parquet."""
+
+    name: str
+    """Path of the input for messages."""
+    file: Path
+    n_rows: int
 
 
 def predict_to_parquet(
     model: str | Path,
-    people: Sequence[str | Path] | str,
+    inputs: Sequence[str | Path] | Literal["all"],
     out: str | Path,
-    engine: TaskEngine,
-    what: str = "recommend",
+    task: Task = "recommend",
     *,
-    force: bool = False,
+    engine: Literal["local", "ray", "spark"] = "local",
+    n_workers: int | None = None,
+    overwrite: bool = False,
     **options: Any,
-) -> dict[str, Any]:
-    """Answer for everybody in these files; go on with a job left in `out`. Returns what came."""
-    folder = Path(out).absolute()
-    scorer = BatchPredictor(model, what, **options)
-    job = _job(scorer, people)
-    _take_place(folder, job, force=force)
-    numbers = range(len(job["pieces"]))
-    left = [number for number in numbers if not _is_whole(part_file(folder, number))]
-    if left:
-        (folder / SUCCESS).unlink(missing_ok=True)
-    if len(left) < len(numbers):
-        log.info("%s: %d of %d parts are there", out, len(numbers) - len(left), len(numbers))
+) -> Summary:
+    """Predict for every row of the inputs and write the results to a folder.
+
+    Args:
+        model: Folder of a saved model.
+        inputs: Parquet or CSV files, or folders of them, with the columns that `BatchPredictor`
+            documents; "all": the users of the model.
+        out: Folder of the results. A rerun of the same job completes it.
+        task: What to do.
+        engine: What runs the job. Ray and Spark must see model, inputs and out under these paths.
+        n_workers: Processes; by default 1 on this machine, and all of a cluster.
+        overwrite: Replace the results of another job, or of the same.
+        options: Those of `CFNADE.recommend`, for the task recommend.
+
+    Returns:
+        Numbers of rows and files, seconds, and for the task evaluate the scores.
+    """
+    check_engine(engine, n_workers)
+    folder, predictor = Path(out).absolute(), BatchPredictor(model, task, **options)
+    load_predictor(predictor.model)  # its errors come first
+    job = _describe_job(predictor, inputs, engine)
+    is_continued = _check_folder(folder, job, overwrite=overwrite)
+    if is_continued and engine != "local" and (folder / SUCCESS).exists():
+        summary: Summary = json.loads((folder / SUCCESS).read_text(encoding="utf-8"))
+        return summary
+    folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    engine.each(predict_part, [(str(folder), number) for number in left])
-    seconds = time.perf_counter() - started
-    told = _summary(folder, job) | {"seconds": round(seconds, 1), "parts": len(numbers)}
-    write_text(folder / SUCCESS, json.dumps(told, indent=1) + "\n")
-    return told
+    with TemporaryDirectory(prefix=".input-", dir=folder) as temporary:
+        tables = _read_inputs(predictor, job["inputs"], Path(temporary))
+        if not is_continued or engine != "local":
+            _clear(folder)
+            write_text(folder / JOB, json.dumps(job, indent=1) + "\n")
+        run = {"local": _run_here, "ray": _run_on_ray, "spark": _run_on_spark}[engine]
+        if tables:
+            run(predictor, tables, folder, n_workers)
+    summary = {"task": task, **_summarize(folder, task)}
+    summary["seconds"] = round(time.perf_counter() - started, 1)
+    write_text(folder / SUCCESS, json.dumps(summary, indent=1) + "\n")
+    return summary
 
 
-def predict_part(folder: str, number: int) -> None:
-    """One part of the answer."""
-    job = json.loads((Path(folder) / JOB).read_text())
-    scorer = BatchPredictor(job["model"], job["what"], **job["options"])
-    path, first, last = job["pieces"][number]
-    try:
-        answer = scorer.answer(_rows(job["model"], path, first, last))
-    except PredictionError as error:
-        raise PredictionError(f"{path}, rows {first}–{last - 1}: {error}") from error
-    metadata = {}
-    if job["what"] == "evaluate":
-        metadata[_TALLY] = json.dumps(tally_of(answer, predictor_of(job["model"]).scale))
-    with atomic_write(part_file(Path(folder), number)) as file:
-        answer.write_parquet(file, metadata=metadata)
+# -- the job and its folder -----------------------------------------------------------------------
 
 
-def part_file(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:06d}.parquet"
-
-
-def _is_whole(part: Path) -> bool:
-    """Whether a part of the answer is there and can be read; a damaged one is made again."""
-    try:
-        pl.read_parquet(part)
-    except FileNotFoundError:
-        return False
-    except (*POLARS_ERRORS, OSError, ValueError) as error:
-        log.warning("%s: is damaged (%s), so it is made again", part, error)
-        return False
-    return True
-
-
-def _job(scorer: BatchPredictor, people: Sequence[str | Path] | str) -> dict[str, Any]:
-    """Everything that the answers depend on."""
-    step = PIECE[scorer.what]
-    model = Path(scorer.model)
-    users = len(predictor_of(scorer.model).users.table)  # loads it: a fault is told before all else
-    if people == EVERYBODY:
-        if scorer.what != "recommend":
-            raise PredictionError(f"{EVERYBODY} is for lists; give the cells to {scorer.what}")
-        inputs, counts = [], {EVERYBODY: users}
-    else:
-        files = list(list_files(people))
-        inputs = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        counts = {str(file): int(_lazy(file).select(pl.len()).collect().item()) for file in files}
-    pieces = [
-        [path, first, min(first + step, count)]
-        for path, count in counts.items()
-        for first in range(0, count, step)
-    ]
+def _describe_job(predictor: BatchPredictor, inputs: Any, engine: str) -> dict[str, Any]:
+    """Return everything that the results depend on."""
+    files: Any = ALL
+    if inputs != ALL:
+        files = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in list_files(inputs)]
+    elif predictor.task != "recommend":
+        raise PredictionError(f"{ALL!r} is for recommend; give the pairs to {predictor.task}")
     return {
-        "what": scorer.what,
-        "model": scorer.model,
-        "digest": digest_file(resolve_file(model, MANIFEST)),
-        "options": scorer.options,
-        "inputs": [list(entry) for entry in inputs],
-        "pieces": pieces,
+        "task": predictor.task,
+        "model": predictor.model,
+        "digest": digest_file(resolve_file(Path(predictor.model), MANIFEST)),
+        "options": predictor.options,
+        "inputs": files,
+        "engine": engine,
+        "rows_per_file": ROWS_PER_FILE[predictor.task],
     }
 
 
-def _take_place(folder: Path, job: dict[str, Any], *, force: bool) -> None:
-    """Refuse a folder that holds something else."""
-    file = folder / JOB
-    if file.exists():
-        different = _difference(file, job)
-        if not different and not force:
-            return
-        if not force and any(folder.glob("part-*.parquet")):  # else it failed at its start
-            raise PredictionError(
-                f"{folder}: holds answers of another job ({different}); give --overwrite to "
-                "replace them, or another folder with --out"
-            )
-        for path in (folder / SUCCESS, *folder.glob("part-*.parquet")):
-            path.unlink(missing_ok=True)
-    elif any(file.name[0] != "." for file in folder.glob("*")):
-        raise PredictionError(f"{folder}: is not empty; give an empty folder with --out")
-    write_text(file, json.dumps(job, indent=1) + "\n")
+def _check_folder(folder: Path, job: dict[str, Any], *, overwrite: bool) -> bool:
+    """Return whether a folder holds this job; raise if it holds anything else."""
+    if not (folder / JOB).exists():
+        if any(file.name[0] != "." for file in folder.glob("*")):
+            raise PredictionError(f"{folder}: is not empty; give an empty folder with --out")
+        return False
+    difference = _difference(folder / JOB, job)
+    if (
+        difference and not overwrite and any(folder.glob("*.parquet"))
+    ):  # else it failed at its start
+        raise PredictionError(
+            f"{folder}: holds results of another job ({difference}); give --overwrite to replace "
+            "them, or another folder with --out"
+        )
+    return not difference and not overwrite
 
 
 def _difference(file: Path, job: dict[str, Any]) -> str:
-    """What tells the job that a folder was begun with from this one; empty if nothing does."""
+    """Return how a saved job differs from this one; empty if it does not."""
     try:
-        old = json.loads(file.read_text(encoding="utf-8"))
-        names = [name for name in job if old.get(name) != json.loads(json.dumps(job[name]))]
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        names = [name for name in job if saved.get(name) != json.loads(json.dumps(job[name]))]
     except (ValueError, AttributeError):
         return f"{JOB} is damaged"
     return f"{names[0]} differs" if names else ""
 
 
-def _lazy(file: Path) -> pl.LazyFrame:
-    with file.open("rb") as opened:
-        is_parquet = table_kind(opened.read(4)) == PARQUET
+def _clear(folder: Path) -> None:
+    for file in (folder / SUCCESS, *folder.glob("*.parquet")):
+        file.unlink(missing_ok=True)
+
+
+# -- inputs ---------------------------------------------------------------------------------------
+
+
+def _read_inputs(predictor: BatchPredictor, inputs: Any, temporary: Path) -> list[Table]:
+    """Return the inputs as Parquet files, those that are not empty; CSV files are converted."""
+    if inputs == ALL:
+        users = load_predictor(predictor.model).users.table.tolist()
+        pl.DataFrame({"user": users}).write_parquet(temporary / "users.parquet")
+        return [Table(ALL, temporary / "users.parquet", len(users))] if users else []
+    tables = []
+    for number, (name, *_) in enumerate(inputs):
+        file = Path(name)
+        with file.open("rb") as opened:
+            is_parquet = table_kind(opened.read(4)) == PARQUET
+        try:
+            if not is_parquet:
+                file = temporary / f"{number:06d}.parquet"
+                pl.scan_csv(name, infer_schema=False).sink_parquet(file)
+            n_rows: int = pl.scan_parquet(file).select(pl.len()).collect().item()
+        except (*POLARS_ERRORS, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise PredictionError(f"{name}: cannot be read as Parquet or CSV: {reason}") from error
+        tables += [Table(name, file, n_rows)] if n_rows else []
+    return tables
+
+
+# -- engines --------------------------------------------------------------------------------------
+
+
+def _run_here(
+    predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
+) -> None:
+    """Write each piece of the input to a file of its own, unless the file exists."""
+    size = ROWS_PER_FILE[predictor.task]
+    pieces = [(table, first) for table in tables for first in range(0, table.n_rows, size)]
+    files = [folder / f"part-{number:06d}.parquet" for number in range(len(pieces))]
+    missing = [number for number, file in enumerate(files) if not _is_readable(file)]
+    if missing:
+        (folder / SUCCESS).unlink(missing_ok=True)
+    if len(missing) < len(files):
+        log.info("%s: %d of %d files exist", folder, len(files) - len(missing), len(files))
+    write = partial(_write_file, predictor, size)
+    work = [pieces[number] for number in missing], [files[number] for number in missing]
+    if n_workers is None or n_workers == 1:
+        list(map(write, *work))
+        return
     try:
-        lazy = pl.scan_parquet(file) if is_parquet else pl.scan_csv(file, infer_schema=False)
-        lazy.collect_schema()
-        return lazy
-    except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise PredictionError(f"{file}: cannot be read as Parquet or CSV: {reason}") from error
+        with ProcessPoolExecutor(n_workers, get_context("spawn")) as pool:
+            list(pool.map(write, *work))
+    except BrokenProcessPool:
+        raise CfnadeError(
+            "a worker was killed (out of memory?); give the command again to continue, with fewer "
+            "--workers if memory was short"
+        ) from None
 
 
-def _rows(model: str, path: str, first: int, last: int) -> pl.DataFrame:
-    if path == EVERYBODY:
-        return pl.DataFrame({"user": predictor_of(model).users.table[first:last].tolist()})
-    return _lazy(Path(path)).slice(first, last - first).collect()
+def _write_file(predictor: BatchPredictor, size: int, piece: tuple[Table, int], file: Path) -> None:
+    table, first = piece
+    try:
+        result = predictor(pl.scan_parquet(table.file).slice(first, size).collect())
+    except PredictionError as error:
+        last = min(first + size, table.n_rows) - 1
+        raise PredictionError(f"{table.name}, rows {first}–{last}: {error}") from error
+    with atomic_write(file) as opened:
+        result.write_parquet(opened)
 
 
-def _summary(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
-    """What all parts hold together, without reading them."""
-    files = [part_file(folder, number) for number in range(len(job["pieces"]))]
-    rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in files)
-    told = {"what": job["what"], "rows": rows}
-    return told | {"scores": added(list(_tallies(files)))} if job["what"] == "evaluate" else told
+def _is_readable(file: Path) -> bool:
+    try:
+        pl.read_parquet(file)
+    except FileNotFoundError:
+        return False
+    except (*POLARS_ERRORS, OSError, ValueError) as error:
+        log.warning("%s: is damaged (%s) and is written again", file, error)
+        return False
+    return True
 
 
-def _tallies(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    for file in files:
-        yield json.loads(pl.read_parquet_metadata(file)[_TALLY])
+def _run_on_ray(
+    predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
+) -> None:
+    with ray_session(n_workers) as ray, _worker_errors("ray"):
+        from ray.data import ActorPoolStrategy, DataContext, read_parquet
+
+        DataContext.get_current().enable_progress_bars = False
+        n_cpus = int(ray.cluster_resources().get("CPU", 2))
+        # With an actor on every processor, reading and writing would wait forever.
+        size = min(n_workers or n_cpus, max(1, n_cpus - 1))
+        # Otherwise Ray makes one block of many small files.
+        rows = read_parquet([str(table.file) for table in tables]).repartition(
+            target_num_rows_per_block=ROWS_PER_FILE[predictor.task]
+        )
+        rows.map_batches(
+            BatchPredictor,
+            fn_constructor_args=[predictor.model, predictor.task],
+            fn_constructor_kwargs=predictor.options,
+            batch_format="pyarrow",
+            batch_size=None,
+            compute=ActorPoolStrategy(size=size),
+        ).write_parquet(str(folder))
+
+
+def _run_on_spark(
+    predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
+) -> None:
+    n_rows = sum(table.n_rows for table in tables)
+    with spark_session(n_workers) as session, _worker_errors("spark"):
+        rows = session.read.parquet(*(str(table.file) for table in tables))
+        schema = predictor.spark_schema(dict(rows.dtypes).get("user", "string"))
+        rows = rows.repartition(-(-n_rows // ROWS_PER_FILE[predictor.task]))
+        results = rows.mapInArrow(predictor.map_arrow, schema).write.mode("append")
+        # _SUCCESS is written when the summary is known.
+        results.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(
+            str(folder)
+        )
+
+
+@contextmanager
+def _worker_errors(engine: str) -> Iterator[None]:
+    """Raise errors of workers, which Ray and Spark wrap in pages of text, as one sentence."""
+    try:
+        yield
+    except CfnadeError:
+        raise
+    except Exception as error:  # the engines have no common class
+        text = str(error)
+        found = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
+        reason = f"{engine}: {text.strip().splitlines()[-1]}" if found is None else found[1]
+        raise PredictionError(reason) from error
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def _summarize(folder: Path, task: str) -> Summary:
+    files = sorted(folder.glob("*.parquet"))
+    n_rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in files)
+    summary: Summary = {"rows": n_rows, "parts": len(files)}
+    return summary | ({"scores": _scores(files)} if task == "evaluate" else {})
+
+
+def _scores(files: list[Path]) -> dict[str, Any]:
+    """Return the means of all errors, in fields as those of RatingScores."""
+    if not files:
+        return {"n": 0}
+    rows = pl.scan_parquet(files)
+    unseen = (pl.col("n_user_ratings") == 0) | (pl.col("n_item_ratings") == 0)
+    means = {"n": pl.len(), "rmse": pl.col("squared_error").mean().sqrt()}
+    means |= {"mae_of_medians": pl.col("absolute_error").mean()}
+    means |= {name: pl.col(name).mean() for name in ("nll", "rps")}
+    totals = rows.select(**means, unseen_ratings=unseen.sum()).collect(engine="streaming")
+    scores = totals.row(0, named=True)
+    highs = [*(low - 1 for low in BUCKET_BOUNDS[1:]), None]
+    for axis in ("user", "item"):
+        known = pl.col(f"known_of_{axis}")
+        buckets = []
+        for low, high in zip(BUCKET_BOUNDS, highs, strict=True):
+            inside = rows.filter(known >= low if high is None else known.is_between(low, high))
+            row = inside.select(means["n"], means["rmse"].alias("rmse")).collect().row(0)
+            buckets.append(Bucket(low, high, *row))
+        scores[f"by_{axis}"] = [{"known": str(bucket)} | asdict(bucket) for bucket in buckets]
+    return scores

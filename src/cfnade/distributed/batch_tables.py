@@ -1,4 +1,4 @@
-"""Questions as tables have them: people, cells and histories, turned into what a model is asked."""
+"""Columns of tables as arguments of a predictor: ids and histories."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
 
 HISTORY = ("items", "ratings")
-"""Columns of lists: what a new person rated, and how."""
+"""Columns of lists: the items that a new user rated, and the ratings."""
 
 
 def column(frame: pl.DataFrame, name: str) -> pl.Series:
-    """A column that must be there and have no gaps."""
+    """Return a column; raise if it is missing or has nulls."""
     if name not in frame.columns:
         raise PredictionError(
             f"the table has no column {name}; its columns are {', '.join(frame.columns) or 'none'}"
@@ -31,7 +31,7 @@ def column(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def raw_ids(values: pl.Series, ids: IdIndex) -> Any:
-    """Ids in the type that the model has: an array of integers, or texts."""
+    """Return ids in the type of the model: an array of integers, or strings."""
     if ids.are_texts:
         return values.cast(pl.String).to_list()
     if values.dtype.is_integer():
@@ -46,40 +46,42 @@ def raw_ids(values: pl.Series, ids: IdIndex) -> Any:
     return whole.to_numpy()
 
 
-def tells_histories(frame: pl.DataFrame) -> bool:
-    """Whether a table tells what people rated: then nobody in it is looked up by their id."""
+def has_histories(frame: pl.DataFrame) -> bool:
+    """Return whether each row is a new user with a history; their ids are not looked up then."""
     return HISTORY[0] in frame.columns
 
 
-def parse_histories(frame: pl.DataFrame, known: Predictor) -> list[UserHistory]:
-    """What each person of a table rated; items that the model does not know say nothing to it."""
+def parse_histories(frame: pl.DataFrame, predictor: Predictor) -> list[UserHistory]:
+    """Return the history of each row; items that the model does not know are left out."""
     items = _lists(frame, HISTORY[0])
     sizes = items.list.len().to_numpy().astype(np.int64)
     flat = items.explode(empty_as_null=False, keep_nulls=False)
     if flat.null_count():
         raise PredictionError(f"{HISTORY[0]}: an item in a list is missing; leave it out")
-    indices = known.items.indices(raw_ids(flat.alias("item"), known.items))
-    levels = _levels(frame, known, sizes)
+    indices = predictor.items.indices(raw_ids(flat.alias("item"), predictor.items))
+    levels = _levels(frame, predictor, sizes)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return [_person(indices[a:b], levels[a:b], row) for row, (a, b) in enumerate(_pairs(starts))]
+    return [_history(indices[a:b], levels[a:b], row) for row, (a, b) in enumerate(_pairs(starts))]
 
 
 def _pairs(starts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
-def _person(indices: npt.NDArray[np.int64], levels: npt.NDArray[np.uint8], row: int) -> UserHistory:
-    met = indices >= 0
-    mine = indices[met].astype(np.int32)
-    if len(np.unique(mine)) < len(mine):
+def _history(
+    indices: npt.NDArray[np.int64], levels: npt.NDArray[np.uint8], row: int
+) -> UserHistory:
+    is_known = indices >= 0
+    items = indices[is_known].astype(np.int32)
+    if len(np.unique(items)) < len(items):
         raise PredictionError(f"row {row}: an item is rated twice in a history; give one rating")
-    return UserHistory(mine, levels[met])
+    return UserHistory(items, levels[is_known])
 
 
 def _levels(
-    frame: pl.DataFrame, known: Predictor, sizes: npt.NDArray[np.int64]
+    frame: pl.DataFrame, predictor: Predictor, sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
-    if len(known.scale) == 1:
+    if len(predictor.scale) == 1:
         return np.zeros(int(sizes.sum()), np.uint8)
     stars = _lists(frame, HISTORY[1])
     lengths = stars.list.len().to_numpy().astype(np.int64)
@@ -89,12 +91,12 @@ def _levels(
             f"row {row}: {sizes[row]} items and {lengths[row]} ratings; a history has one of each"
         )
     values = stars.explode(empty_as_null=False, keep_nulls=False).cast(pl.Float64).to_numpy()
-    levels, fits = known.scale.levels_of(values)
+    levels, fits = predictor.scale.levels_of(values)
     if not fits.all():
         place = int(np.argmin(fits))
         row = int(np.searchsorted(np.cumsum(sizes), place, side="right"))
         raise PredictionError(
-            f"row {row}: rating {values[place]:g} is off the model's scale {known.scale}"
+            f"row {row}: rating {values[place]:g} is off the model's scale {predictor.scale}"
         )
     return levels
 

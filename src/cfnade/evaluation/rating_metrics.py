@@ -56,8 +56,14 @@ def quantiles(probabilities: FloatArray, values: FloatArray, fractions: FloatArr
 
 def nll(probabilities: npt.ArrayLike, levels: npt.ArrayLike) -> float:
     """Return the mean negative log-likelihood in nats; infinite if a rating had probability 0."""
+    return float(np.mean(surprisals(probabilities, levels)))
+
+
+def surprisals(probabilities: npt.ArrayLike, levels: npt.ArrayLike) -> FloatArray:
+    """Return -log of the probability that each observed level had, (n,)."""
     p = check_probabilities(probabilities)
-    return mean_surprisal(p[np.arange(len(p)), check_levels(levels, p)])
+    with np.errstate(divide="ignore"):
+        return -np.log(p[np.arange(len(p)), check_levels(levels, p)])
 
 
 def mean_surprisal(probabilities: FloatArray) -> float:
@@ -69,7 +75,14 @@ def mean_surprisal(probabilities: FloatArray) -> float:
 def rps(
     probabilities: npt.ArrayLike, levels: npt.ArrayLike, values: npt.ArrayLike | None = None
 ) -> float:
-    """Return the mean ranked probability score.
+    """Return the mean of `ranked_probability_scores`."""
+    return float(np.mean(ranked_probability_scores(probabilities, levels, values)))
+
+
+def ranked_probability_scores(
+    probabilities: npt.ArrayLike, levels: npt.ArrayLike, values: npt.ArrayLike | None = None
+) -> FloatArray:
+    """Return the ranked probability score of each rating, (n,).
 
     Σ_k (P(level ≤ k) - [truth ≤ k])² · step_k over k < K-1, where step_k is the distance from
     value k to the next; 1 without values. A certain prediction scores its absolute error, so the
@@ -80,7 +93,8 @@ def rps(
     steps = np.diff(np.arange(K) if values is None else check_values(values, K))  # (K-1,)
     truth = check_levels(levels, p)[:, None] <= np.arange(K - 1)  # (n, K-1)
     gaps = np.cumsum(p, axis=1)[:, :-1] - truth
-    return float(np.mean(np.square(gaps) @ steps))
+    scores: FloatArray = np.square(gaps) @ steps
+    return scores
 
 
 def calibration_error(

@@ -23,6 +23,11 @@ RARE_SHARE, LARGE_CATALOG = 0.05, 2_000
 """In large catalogs the search leaves out the rarest items, which hold this share of answers."""
 
 
+def most_asked(users: int, items: int) -> int:
+    """Return how many of these users are asked."""
+    return min(users, int(np.clip(SCORES // items, FEWEST_USERS, MOST_USERS)))
+
+
 @dataclass(frozen=True)
 class HoldOut:
     """Training rows, and the question put to some of their users."""
@@ -39,7 +44,7 @@ class HoldOut:
     def question(self, seed: int) -> Question:
         """Return the question for some users."""
         users = self._users
-        most = int(np.clip(SCORES // self.rows.n_columns, FEWEST_USERS, MOST_USERS))
+        most = most_asked(len(users), self.rows.n_columns)
         if len(users) > most:
             rng = np.random.default_rng((seed, 21))
             users = np.sort(rng.choice(users, most, replace=False))

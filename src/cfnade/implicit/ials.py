@@ -82,9 +82,9 @@ class ImplicitALS(WeightedComponent):
         users = min(shape.users, MOST_USERS)
         share = users / max(1, shape.users)
         steps = 12  # of the conjugate gradients
-        products = 2 * steps * share * shape.interactions * D * 7e-11
+        products = 2 * steps * share * shape.interactions * D * 9e-11
         return float(
-            SWEEPS * (products + (users + shape.items) * (D * steps * 5e-10 + D**2 * 7e-11))
+            SWEEPS * (products + (users + shape.items) * (D * steps * 6e-10 + D**2 * 9e-11))
         )
 
     @classmethod

@@ -86,8 +86,12 @@ class LocalRidge(LinearComponent):
 
     @classmethod
     def seconds(cls, shape: DataShape, options: Options) -> float:
-        m, M = options["neighbors"], shape.items
-        return float(4e-9 * shape.pairs + M * (1e-10 * m**3 + 2e-8 * m**2))
+        M = shape.items
+        met = M * -np.expm1(-shape.pairs / M**2)  # items that an item occurs with
+        line = min(met, _lines(M, options["neighbors"]))
+        m = min(options["neighbors"], line)
+        passes = 6e-8 * line + m * (5e-7 + 1.2e-9 * line)  # sort the line; read those of neighbors
+        return float(4e-9 * shape.pairs + M * (passes + 1.6e-11 * m**3))
 
     @classmethod
     def fit(cls, rows: InteractionRows, options: Options, *, seed: int, cache: FitCache) -> Self:

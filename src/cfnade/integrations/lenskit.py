@@ -9,10 +9,9 @@ from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
 
-from cfnade.components.base import row_of
 from cfnade.exceptions import DataError
-from cfnade.integrations.base import NOBODY, model_of
-from cfnade.parameters import Arguments
+from cfnade.inference.query import Entities
+from cfnade.integrations.base import NOBODY, Parameters, model_of
 
 
 class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
@@ -22,7 +21,7 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     so that somebody new needs no training; `model` answers what LensKit does not ask, by numbers.
     """
 
-    config: Arguments
+    config: Parameters
 
     def is_trained(self) -> bool:
         """Whether train() was called."""
@@ -77,6 +76,6 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         if index < 0:
             return {}
         context = self.model.fitted_.context
-        row = row_of(context.rows("user"), index)
-        items, stars = context.item_ids[row.columns], context.scale.array()[row.levels]
+        columns, levels = Entities.of_dataset(context, "user").ratings(index)
+        items, stars = context.item_ids[columns], context.scale.array()[levels]
         return dict(zip(items.tolist(), stars.tolist(), strict=True))

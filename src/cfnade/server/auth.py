@@ -1,47 +1,81 @@
-"""Who may ask what: the service key may do all, a person's token only what is that person's.
+"""Authentication: the service key, and tokens of users.
 
-A token is a JSON Web Token that the service signs (POST /people/{person}/token, for the service
-key) and that ends soon. It is signed by a secret made from the service key: all workers and
-machines with the same key know it, and another key ends all tokens. Without a key everybody may do
-all.
+A token is a JSON Web Token that the service signs for a user (POST /users/{user_id}/tokens). Its
+secret is derived from the service key: all workers and machines with the same key accept it, and
+another key ends all tokens. Without a key everything is open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import time
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-import jwt
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi import Depends, Path, Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.types import Scope
 
+from cfnade.exceptions import CfnadeError
 from cfnade.server.errors import ApiError
-from cfnade.server.middleware import PERSON
+from cfnade.server.settings import KEY_VARIABLE, MAX_TEXT
 
 _SECRET = b"cfnade: tokens of people"
 _ALGORITHM, _AUDIENCE = "HS256", "cfnade"
-_NOT_FOR_PEOPLE = frozenset({"/metrics"})
-MOST_SECONDS = 86_400
+_MIN_KEY_LENGTH = 16
 LEEWAY_SECONDS = 30
 """By how much the clocks of machines that share a key may differ."""
 
+# These describe the headers in the schema; `current_principal` reads them, as bytes.
+SECURITY_SCHEMES = [
+    Security(APIKeyHeader(name="X-API-Key", scheme_name="header", auto_error=False)),
+    Security(HTTPBearer(scheme_name="bearer", auto_error=False)),
+]
+
+
+class Principal(NamedTuple):
+    """The author of a request: a user (token), or the service if user_id is None."""
+
+    user_id: str | None
+
 
 class Authenticator:
-    """Signs tokens and reads them."""
+    """Compares keys, and signs and reads tokens."""
 
     def __init__(self, key: str) -> None:
+        self._digest = _digest(key.encode())
         self._secret = hmac.new(key.encode(), _SECRET, hashlib.sha256).digest()
 
-    def signed(self, person: str, seconds: int) -> str:
-        """A token of a person that ends after so many seconds."""
+    def issue_token(self, user_id: str, seconds: int) -> str:
+        """Return a token of a user that expires after so many seconds."""
+        import jwt  # late: it takes 0.05 s, and few requests carry tokens
+
         now = int(time.time())
-        claims = {"sub": person, "aud": _AUDIENCE, "iat": now, "exp": now + seconds}
+        claims = {"sub": user_id, "aud": _AUDIENCE, "iat": now, "exp": now + seconds}
         return jwt.encode(claims, self._secret, _ALGORITHM)
 
-    def person(self, token: str) -> str | None:
-        """Whose token that is; None if it is none, or has ended."""
+    def authenticate(self, scope: Scope) -> Principal:
+        """Return who sent a request; 401 unless it carries the key or a valid token."""
+        keys, tokens = _credentials(scope)
+        # Digests of equal length, compared in constant time: neither the time nor the length of a
+        # comparison depends on the key.
+        matches = [hmac.compare_digest(_digest(key), self._digest) for key in keys]
+        if any(matches):
+            return Principal(None)
+        for token in tokens:
+            if (user_id := self.token_user(token)) is not None:
+                return Principal(user_id)
+        raise ApiError(
+            401,
+            "this service asks for a key; send it as X-API-Key or as Authorization: Bearer",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+    def token_user(self, token: str) -> str | None:
+        """Return the user of a token; None if it is invalid or has expired."""
+        import jwt
+
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -56,36 +90,77 @@ class Authenticator:
         return str(claims["sub"])
 
 
-class TokenMiddleware:
-    """Notes whose token a request carries; the door behind it lets these pass."""
-
-    def __init__(self, app: ASGIApp, tokens: Authenticator) -> None:
-        self.app, self._tokens = app, tokens
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in _NOT_FOR_PEOPLE:
-            for name, value in scope["headers"]:
-                if name == b"authorization" and value[:7].lower() == b"bearer ":
-                    person = self._tokens.person(value[7:].strip().decode("latin-1"))
-                    if person is not None:
-                        scope[PERSON] = person
-        await self.app(scope, receive, send)
+def _credentials(scope: Scope) -> tuple[list[bytes], list[str]]:
+    """Return what may be the key, and what may be a token."""
+    keys, tokens = [], []
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            keys.append(value)
+        elif name == b"authorization" and value[:7].lower() == b"bearer ":
+            keys.append(value[7:].strip())
+            tokens.append(value[7:].strip().decode("latin-1"))
+    return keys, tokens
 
 
-def is_person(request: Request) -> bool:
-    """Whether a person asks for themselves, and not a program with the service key."""
-    return PERSON in request.scope
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
 
 
-def require_user(request: Request, person: str) -> None:
-    """Refuse a token of somebody else, before anything is looked up: whether there is such a
-    person shows neither in the answer nor in the time that it takes."""
-    own = request.scope.get(PERSON)
-    if own is not None and not hmac.compare_digest(own.encode(), person.encode()):
-        raise ApiError(403, "this token is another person's; it may ask for that person only")
+# -- dependencies --------------------------------------------------------------------------------
 
 
-def require_service(request: Request) -> None:
-    """Refuse tokens altogether."""
-    if is_person(request):
-        raise ApiError(403, "a person's token may not do that; the service key may")
+async def current_principal(request: Request) -> Principal:
+    """Return who sent the request: 401 without a valid key or token where a key is set."""
+    authenticator: Authenticator | None = request.app.state.authenticator
+    return Principal(None) if authenticator is None else authenticator.authenticate(request.scope)
+
+
+CurrentPrincipal = Annotated[Principal, Depends(current_principal)]
+UserId = Annotated[str, Path(min_length=1, max_length=MAX_TEXT, description="Any id, as text.")]
+
+
+async def require_service(principal: CurrentPrincipal) -> None:
+    """Refuse tokens of users."""
+    if principal.user_id is not None:
+        raise ApiError(403, "a user's token may not do that; the service key may")
+
+
+async def require_user(user_id: UserId, principal: CurrentPrincipal) -> str:
+    """Refuse tokens of other users, before any lookup.
+
+    Neither the answer nor the time that it takes says whether the other user exists.
+    """
+    token_user = principal.user_id
+    if token_user is not None and not hmac.compare_digest(token_user.encode(), user_id.encode()):
+        raise ApiError(403, "this token is another user's; it is valid for that user only")
+    return user_id
+
+
+def require_own_data(principal: Principal, fields: dict[str, object]) -> None:
+    """Refuse fields that refer to other users in requests with a user's token."""
+    if principal.user_id is None:
+        return
+    for name, value in fields.items():
+        if value is not None:
+            raise ApiError(
+                403,
+                f"{name}: a user's token may not refer to other users; give ratings, or use "
+                "/users/{user_id}",
+                field=name,
+            )
+
+
+def key_from_environment() -> str | None:
+    """Return the service key, if one is set; an empty or a short one is an error."""
+    key = os.environ.get(KEY_VARIABLE)
+    if key is not None and not key.strip():
+        raise CfnadeError(
+            f"{KEY_VARIABLE} is set but empty, so anybody could ask; give it a value, or unset it "
+            "to serve without a key"
+        )
+    if key is not None and len(key) < _MIN_KEY_LENGTH:
+        raise CfnadeError(
+            f"{KEY_VARIABLE} has {len(key)} characters, which can be guessed; give it at least "
+            f"{_MIN_KEY_LENGTH} random ones, such as those of: openssl rand -hex 16"
+        )
+    return key

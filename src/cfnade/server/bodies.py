@@ -1,8 +1,8 @@
-"""Read JSON request bodies: strict JSON of a bounded shape, without fields the client may not send.
+"""JSON bodies of a bounded shape.
 
-Everything here runs before validation. Validating a body costs at most a few milliseconds only
-because its shape is bounded: pydantic reports every unknown field and every invalid entry of a
-body, and holds the interpreter lock while it does so.
+Parsing and validation run on the event loop. They cost a few milliseconds only because the shape of
+a body is bounded first: pydantic reports every unknown field and every invalid entry, and holds the
+interpreter lock while it does so (800 kB of invalid entries: 0.02 s instead of seconds).
 """
 
 from __future__ import annotations
@@ -15,43 +15,33 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from cfnade.server.errors import ApiError
-from cfnade.server.middleware import PERSON
-from cfnade.server.settings import FIELDS, VALUES
-
-SERVICE_ONLY = ("user", "new_items")
-"""Fields that refer to users of the training data: a user's token may not send them."""
+from cfnade.server.settings import MAX_FIELDS, MAX_VALUES
 
 
 class JsonRequest(Request):
     """A request whose body is read by pydantic's parser and checked before validation."""
 
     async def json(self) -> Any:
-        body = read_json(await self.body())
-        if PERSON in self.scope:
-            refuse_service_fields(body)
-        return body
+        return parse_json(await self.body())
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses other types of body before it reads them."""
+    """A route whose bodies are read by JsonRequest."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def checked(request: Request) -> Response:
-            kind = request.headers.get("content-type", "").partition(";")[0]
-            if self.body_field is not None and kind.strip().lower() != "application/json":
-                raise ApiError(415, "send the body as JSON, with Content-Type: application/json")
+        async def handle_json(request: Request) -> Response:
             return await handle(JsonRequest(request.scope, request.receive))
 
-        return checked
+        return handle_json
 
 
-def read_json(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """Parse a body and refuse one with more arrays, objects or fields than any valid one has."""
     # Parsing creates an object for each bracket, so they are counted first.
-    if body.count(b"[") + body.count(b"{") > VALUES:
-        raise ApiError(422, f"the body has more than {VALUES:,} arrays and objects; send fewer")
+    if body.count(b"[") + body.count(b"{") > MAX_VALUES:
+        raise ApiError(422, f"the body has more than {MAX_VALUES:,} arrays and objects; send fewer")
     try:
         value = from_json(body, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
@@ -66,22 +56,8 @@ def _check_fields(body: Any) -> None:
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
-            if len(value) > FIELDS:
-                raise ApiError(422, f"the body has an object of more than {FIELDS} fields")
+            if len(value) > MAX_FIELDS:
+                raise ApiError(422, f"the body has an object of more than {MAX_FIELDS} fields")
             pending.extend(value.values())
         elif isinstance(value, list):
             pending.extend(entry for entry in value if isinstance(entry, dict | list))
-
-
-def refuse_service_fields(body: Any) -> None:
-    """Refuse fields that refer to other users, whatever their value, before any lookup."""
-    if not isinstance(body, dict):
-        return
-    for field in SERVICE_ONLY:
-        if body.get(field) is not None:
-            raise ApiError(
-                403,
-                f"{field}: a person's token asks of nobody else; give ratings, or ask at "
-                "/people/{person}",
-                where=field,
-            )

@@ -9,64 +9,94 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from cfnade.exceptions import CfnadeError
 
-_SHOWN = 3
-_UNION = {"int", "str", "float", "none"}
-_OF_ROUTER = {
+PROBLEM_TYPE = "application/problem+json"
+_MAX_ERRORS = 3
+_UNION_MEMBERS = {"int", "str", "float", "none"}
+_ROUTER_DETAILS = {
     404: "there is nothing at this address; GET /docs lists what there is",
     405: "this address does not take that method; GET /docs lists which it takes",
 }
+_DESCRIPTIONS = {
+    401: "The key is missing or wrong.",
+    403: "A user's token may not do that.",
+    404: "The model does not know the user or item.",
+    408: "The body took too long to arrive.",
+    413: "The body is too long.",
+    422: "The input cannot be used; the detail says what to change.",
+    503: "The model is being loaded, too many requests wait, or the store is not available.",
+    504: "The answer took too long.",
+}
+
+
+class Problem(BaseModel):
+    """Problem details of RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
 
 
 class ApiError(HTTPException):
-    """A refusal. `where` is the place in the input, such as ratings[3].rating."""
+    """A refusal; `field` is the place in the input, such as ratings[3].rating."""
 
     def __init__(
         self,
         status: int,
         detail: str,
         *,
-        where: str | None = None,
+        field: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
-        self.where = where
+        self.field = field
 
 
-def problem_body(status: int, detail: str, where: str | None = None) -> bytes:
-    """The JSON of one problem."""
-    phrase = http.HTTPStatus(status).phrase
-    content = {"type": "about:blank", "title": phrase, "status": status, "detail": detail}
-    return to_json(content if where is None else content | {"where": where})
+def problem_body(status: int, detail: str, field: str | None = None) -> bytes:
+    """Return the JSON of one problem."""
+    title = http.HTTPStatus(status).phrase
+    content = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return to_json(content if field is None else content | {"field": field})
 
 
-def problem_response(problem: ApiError) -> Response:
-    body = problem_body(problem.status_code, problem.detail, problem.where)
-    return Response(body, problem.status_code, problem.headers, "application/problem+json")
+def problem_response(error: ApiError) -> Response:
+    body = problem_body(error.status_code, error.detail, error.field)
+    return Response(body, error.status_code, error.headers, PROBLEM_TYPE)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Answer every error that an endpoint or the router raises with a problem."""
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route that may refuse with these statuses."""
+    content = {PROBLEM_TYPE: {"schema": Problem.model_json_schema()}}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": content} for status in statuses
+    }
 
-    async def known(_: Request, error: Exception) -> Response:
-        return problem_response(_as_problem(error))
+
+def add_exception_handlers(app: FastAPI) -> None:
+    """Turn every error of an endpoint or of the router into a problem."""
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return problem_response(_as_api_error(error))
 
     for kind in (StarletteHTTPException, RequestValidationError, CfnadeError):
-        app.add_exception_handler(kind, known)
+        app.add_exception_handler(kind, handle)
 
 
-def _as_problem(error: Exception) -> ApiError:
+def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, RequestValidationError):
-        return _of_validation(error.errors())
+        return _from_validation(error.errors())
     if isinstance(error, StarletteHTTPException):
-        detail = _OF_ROUTER.get(error.status_code, str(error.detail))
+        detail = _ROUTER_DETAILS.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, detail, headers=error.headers)
     return ApiError(422, str(error))
 
@@ -74,29 +104,29 @@ def _as_problem(error: Exception) -> ApiError:
 # -- input that does not fit the schema ----------------------------------------------------------
 
 
-def _of_validation(errors: Iterable[Mapping[str, Any]]) -> ApiError:
-    """The first few places that are wrong, each with all that would have been right."""
+def _from_validation(errors: Iterable[Mapping[str, Any]]) -> ApiError:
+    """Return the first few wrong places, each with all that would have been right."""
     places: dict[str, list[str]] = {}
     for error in errors:
-        place, message = place_of(error["loc"]), _message(error)
+        place, message = format_location(error["loc"]), _message(error)
         messages = places.setdefault(place, [])
         if message not in messages:
             messages.append(message)
-    said = [
+    lines = [
         f"{place or 'the request'}: {', or '.join(messages)}" for place, messages in places.items()
     ]
-    more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    more = f"; and {len(lines) - _MAX_ERRORS} more" if len(lines) > _MAX_ERRORS else ""
     first = next(iter(places), "")
-    return ApiError(422, "; ".join(said[:_SHOWN]) + more, where=first or None)
+    return ApiError(422, "; ".join(lines[:_MAX_ERRORS]) + more, field=first or None)
 
 
-def place_of(location: Iterable[str | int]) -> str:
-    """A location as people write it. The names of a union's members are no part of it."""
+def format_location(location: Iterable[str | int]) -> str:
+    """Return a location such as ratings[3].item, without the names of a union's members."""
     text = ""
     for part in tuple(location)[1:]:  # the first says body or query
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in _UNION and not re.search(r"[-\[]", part):
+        elif part not in _UNION_MEMBERS and not re.search(r"[-\[]", part):
             text += "." * bool(text) + part[:40]
     return text
 

@@ -25,10 +25,10 @@ _PULL = 12.0
 def item_map(predictor: Predictor, n: int) -> tuple[IntArray, FloatArray]:
     """The n best known items, and places between 0 and 1 (n, 2), like ones near each other."""
     best = np.argsort(-predictor.item_counts, kind="stable")[:n]
-    return best, laid_out(predictor.item_vectors[best])
+    return best, embed_in_plane(predictor.item_vectors[best])
 
 
-def laid_out(vectors: npt.NDArray[np.floating]) -> FloatArray:
+def embed_in_plane(vectors: npt.NDArray[np.floating]) -> FloatArray:
     """Places between 0 and 1 of vectors (n, D). Returns (n, 2)."""
     n = len(vectors)
     if n < 4:

@@ -1,15 +1,15 @@
-"""What stands between a request and its address: strict headers, name, optional key, bounds."""
+"""Security headers, host check, limits and the log of requests."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
+import json
 import logging
-import os
 import re
 import socket
+import time
 from collections.abc import Collection
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from urllib.parse import unquote_to_bytes
 
@@ -18,20 +18,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cfnade.exceptions import CfnadeError
 from cfnade.server.errors import ApiError, problem_response
-from cfnade.server.settings import Limits
+from cfnade.server.metrics import RequestMetrics
+from cfnade.server.settings import ANY, Limits, LogFormat
 
 _log = logging.getLogger("cfnade.server")
-
-KEY_VARIABLE = "CFNADE_API_KEY"
-KEY_LENGTH = 16
-"""Characters that a key must have; who has a token of a user can try keys without asking us."""
-PERSON = "cfnade.person"
-"""In the scope of a request: whose token it carries (rights.py)."""
+ACCESS_LOG = "cfnade.access"
+_access_log = logging.getLogger(ACCESS_LOG)
+_CLIENT_LEFT = 499
+"""Status of a request whose client left before there was an answer, as proxies write it."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+DOCS_POLICY = POLICY.replace("-src 'self';", "-src 'self' 'unsafe-inline';", 2)
+"""Swagger UI has a script and styles in its page."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -41,68 +42,117 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-OPEN = {"/", "/health", "/docs", "/docs/style.css", "/openapi.json"}
-"""Paths that need no key."""
-_OPEN_FOLDER = "/page/"
 
 
 class SecurityHeadersMiddleware:
-    """Puts the headers on every answer; what says nothing of caching is not kept.
+    """Adds security headers to every response, and answers unexpected errors with a bare 500.
 
-    HEAD is answered as GET would be, without the body. What nobody expected becomes a bare 500; the
-    reason goes to the log and nowhere else.
+    The reason of an unexpected error goes to the log and nowhere else.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun, bare = False, scope.get("method") == "HEAD"
+        started = False
 
-        async def with_headers(message: Message) -> None:
-            nonlocal begun
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("cache-control", "no-store")
-            elif bare and message["type"] == "http.response.body":
-                message = {**message, "body": b""}
             await send(message)
 
         try:
-            asked = {**scope, "method": "GET"} if bare else scope
-            await self.app(asked, receive, with_headers)
+            await self.app(scope, receive, send_with_headers)
         except Exception:
             _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
-            if begun or scope["type"] != "http":
+            if started or scope["type"] != "http":
                 raise
-            sorry = ApiError(500, "the service failed on this request; its log says why")
-            await problem_response(sorry)(scope, receive, with_headers)
+            error = ApiError(500, "the service failed on this request; its log says why")
+            await problem_response(error)(scope, receive, send_with_headers)
 
 
-class RequestLimitsMiddleware:
-    """Lets requests pass that carry the key, if there is one, and are not too long.
+class RequestLogMiddleware:
+    """Counts every request, refused ones too, and logs it if asked.
 
-    A body that is too long or too slow, declared or not, is stopped before it is all in memory. The
-    page and /health need no key.
+    The log has the template of the route: no query, body, key, user or item.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, key: str | None) -> None:
-        self.app = app
-        self.limits = limits
-        self._digest = None if key is None else _digest(key.encode())
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, log_format: LogFormat | None) -> None:
+        self.app, self.metrics, self.log_format = app, metrics, log_format
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif refusal := self._refusal(scope):
-            await problem_response(refusal)(scope, receive, send)
+            return
+        start, status, size = time.perf_counter(), _CLIENT_LEFT, 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note)
+        finally:
+            seconds, path = time.perf_counter() - start, route_template(scope)
+            self.metrics.count(scope["method"], path, status, seconds)
+            if self.log_format is not None:
+                line = format_line(scope, path, status, size, seconds, self.log_format)
+                _access_log.info("%s", line)
+
+
+def route_template(scope: Scope) -> str:
+    """Return the path of the route that a request met, such as /users/{user_id}/ratings."""
+    path = getattr(scope.get("route"), "path", None)
+    if path is None:
+        return "/page" if scope["path"].startswith("/page/") else "other"
+    return str(path).replace(":path}", "}")
+
+
+def format_line(
+    scope: Scope, path: str, status: int, size: int, seconds: float, log_format: LogFormat
+) -> str:
+    """Return one request as one line."""
+    fields = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": (scope.get("client") or ("-",))[0],
+        "method": scope["method"],
+        "path": path,
+        "status": status,
+        "bytes": size,
+        "ms": round(1000 * seconds, 1),
+    }
+    if log_format == "json":
+        return json.dumps(fields)
+    request = json.dumps(f"{fields['method']} {path}")  # escapes line ends
+    return f"{fields['time']} {fields['client']} {request} {status} {size} {fields['ms']} ms"
+
+
+class RequestLimitsMiddleware:
+    """Refuses requests that are malformed, too long or too slow.
+
+    A body that is too long or too slow, declared or not, is refused before it is all in memory.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif error := self._error(scope):
+            await problem_response(error)(scope, receive, send)
         else:
             await self.app(scope, self._limited(receive), send)
 
-    def _refusal(self, scope: Scope) -> ApiError | None:
+    def _error(self, scope: Scope) -> ApiError | None:
         if has_two_lengths(scope):
             return ApiError(
                 400,
@@ -111,13 +161,7 @@ class RequestLimitsMiddleware:
             )
         if not is_utf8(scope.get("raw_path") or b""):
             return ApiError(400, "the path is not UTF-8; percent-encode the UTF-8 bytes of ids")
-        if self._digest is not None and not self._may_pass(scope, self._digest):
-            return ApiError(
-                401,
-                "this service asks for a key; send it as X-API-Key or as Authorization: Bearer",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        # The parser bounds what waits in its buffer only; headers that come at once get past it.
+        # The parser bounds its buffer only; headers that arrive at once get past it.
         head, body = len(scope["path"]) + len(scope["query_string"]), 0
         for name, value in scope["headers"]:
             head += len(name) + len(value) + 4
@@ -128,21 +172,13 @@ class RequestLimitsMiddleware:
             return ApiError(431, f"address and headers are longer than {most:,} bytes; send fewer")
         return self._too_long() if body > self.limits.body_bytes else None
 
-    def _may_pass(self, scope: Scope, right: bytes) -> bool:
-        if scope["path"] in OPEN or scope["path"].startswith(_OPEN_FOLDER) or PERSON in scope:
-            return True
-        # Digests of equal length, compared in constant time: neither the time nor the length
-        # of a comparison tells anything of the key.
-        equal = [hmac.compare_digest(_digest(key), right) for key in _keys(scope)]
-        return any(equal)
-
     def _limited(self, receive: Receive) -> Receive:
         deadline = asyncio.get_running_loop().time() + self.limits.body_seconds
         received, complete = 0, False
 
-        async def limited() -> Message:
+        async def receive_limited() -> Message:
             nonlocal received, complete
-            if complete:  # what follows is a disconnection, for which there is no hurry
+            if complete:  # what follows is a disconnection, which may take any time
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -158,7 +194,7 @@ class RequestLimitsMiddleware:
             complete = not message.get("more_body", False)
             return message
 
-        return limited
+        return receive_limited
 
     def _too_long(self) -> ApiError:
         most = self.limits.body_bytes
@@ -185,54 +221,23 @@ def is_utf8(raw_path: bytes) -> bool:
     return True
 
 
-def key_from_environment() -> str | None:
-    """The key that clients must send, if one is set. One that is set but empty is a mistake."""
-    key = os.environ.get(KEY_VARIABLE)
-    if key is not None and not key.strip():
-        raise CfnadeError(
-            f"{KEY_VARIABLE} is set but empty, so anybody could ask; give it a value, or unset it "
-            "to serve without a key"
-        )
-    if key is not None and len(key) < KEY_LENGTH:
-        raise CfnadeError(
-            f"{KEY_VARIABLE} has {len(key)} characters, which can be guessed; give it at least "
-            f"{KEY_LENGTH} random ones, such as those of: openssl rand -hex 16"
-        )
-    return key
+# -- names of the service ------------------------------------------------------------------------
+# A page from anywhere may point a name of its own at 127.0.0.1 and then send requests as if it were
+# ours (DNS rebinding). It cannot hide that name: browsers send it as Host. IP addresses cannot be
+# borrowed in this way, so they are always accepted; Starlette's middleware would refuse them.
 
-
-def _keys(scope: Scope) -> list[bytes]:
-    keys = []
-    for name, value in scope["headers"]:
-        if name == b"x-api-key":
-            keys.append(value)
-        elif name == b"authorization" and value[:7].lower() == b"bearer ":
-            keys.append(value[7:].strip())
-    return keys
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
-
-
-# -- by which names the service may be called ----------------------------------------------------
-# A page from anywhere may point a name of its own at 127.0.0.1 and then ask as if it were ours (DNS
-# rebinding). It cannot hide that name: browsers send it as Host. Addresses in figures cannot be
-# borrowed in this way, so they are always right.
-
-ANY = "*"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
-def own_names(host: str, more: Collection[str]) -> frozenset[str] | None:
-    """The names of a service that listens on a host, and those given; None for any."""
+def host_names(host: str, more: Collection[str]) -> frozenset[str] | None:
+    """Return the names of a service that listens on a host, and those given; None for any."""
     if ANY in more:
         return None
-    return frozenset(map(_plain, ["localhost", socket.gethostname(), host, *more]))
+    return frozenset(map(_normalized, ["localhost", socket.gethostname(), host, *more]))
 
 
 def validate_host(text: str) -> str:
-    """A name given on the command line."""
+    """Return a name given on the command line."""
     if text == ANY or _NAME.fullmatch(text.lower()):
         return text.lower()
     raise CfnadeError(
@@ -242,31 +247,31 @@ def validate_host(text: str) -> str:
 
 
 class TrustedHostMiddleware:
-    """Refuses requests that call the service by another name."""
+    """Refuses requests that call the service by a name that is not its own."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self.app, self.names = app, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            called = [value for name, value in scope["headers"] if name == b"host"]
-            # Without one it is no browser: HTTP/1.1 asks for it, and the parser has seen to that.
-            if not all(self._may(value.decode("latin-1")) for value in called):
-                refusal = ApiError(
+            hosts = [value for name, value in scope["headers"] if name == b"host"]
+            # Browsers always send one, and the parser requires it of HTTP/1.1.
+            if not all(self._is_trusted(value.decode("latin-1")) for value in hosts):
+                error = ApiError(
                     421,
                     "this service does not go by the name in Host; if it should, start it with "
                     "--allow-host NAME",
                 )
-                await problem_response(refusal)(scope, receive, send)
+                await problem_response(error)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
-    def _may(self, called: str) -> bool:
-        name = _plain(re.sub(r":\d*$", "", called))
+    def _is_trusted(self, host: str) -> bool:
+        name = _normalized(re.sub(r":\d*$", "", host))
         return name in self.names or _is_address(name)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removesuffix(".")
 
 

@@ -1,5 +1,4 @@
-"""Who asks, and about what, as the model knows them: ids and titles of a request, or what counts of
-a person of the store."""
+"""Users and items of a request, or of the event store, as the model knows them."""
 
 from __future__ import annotations
 
@@ -8,25 +7,22 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from cfnade.components.base import What, Who
+from cfnade._typing import IntArray
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.server.errors import ApiError
-from cfnade.server.schemas import Asker, NewItem, Rated
+from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
 from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
     from cfnade.online.event_store import StoredRating
 
-IntArray = npt.NDArray[np.int64]
-
-_SHOWN = 12
-"""Values of a scale in a refusal."""
+_SHOWN_VALUES = 12  # of a scale, in an error
 
 
 class ResolvedUser(NamedTuple):
@@ -36,41 +32,89 @@ class ResolvedUser(NamedTuple):
     history: UserHistory | None
     ignored: list[Any]
 
-    def as_known_by(self, predictor: Predictor) -> Who:
-        """By index, with what they rated."""
-        return predictor.who(self.user) if self.history is None else self.history.who()
+    def as_known(self, predictor: Predictor) -> Entities:
+        """Return the user by index, with their ratings."""
+        return predictor.user_entities(self.user, history=self.history)
 
 
-def resolve_user(predictor: Predictor, asker: Asker) -> ResolvedUser:
-    """Read who is asking, and refuse what cannot be read."""
-    if sum(given is not None for given in (asker.ratings, asker.picked, asker.user)) != 1:
+def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
+    """Look up the user of a request and check their ratings."""
+    if query.user_id is not None:
+        return _training_user(predictor, query.user_id)
+    if (query.ratings is None) == predictor.fitted.rates:
+        field, other_field = ("interactions", "ratings")[:: 1 if query.ratings is None else -1]
         raise ApiError(
-            422, "give either ratings or picked (of a new person) or user (a known user's id)"
+            422, f"{field}: this model knows {other_field} only; give {other_field}", field=field
         )
-    if asker.user is not None:
-        return _known_user(predictor, asker.user)
-    if (asker.ratings is None) == predictor.fitted.rates:
-        given, instead = ("picked", "ratings") if asker.ratings is None else ("ratings", "picked")
-        knows = "ratings" if instead == "ratings" else "no ratings, only what people pick"
-        raise ApiError(422, f"{given}: this model knows {knows}; give {instead}", where=given)
-    if asker.ratings is not None:
-        return _who_rated(predictor, asker.ratings)
-    assert asker.picked is not None
-    return _who_picked(predictor, asker.picked)
+    if query.ratings is not None:
+        names, levels = item_names(query.ratings), rating_levels(predictor, query.ratings)
+        return _new_user(predictor, names, levels, query.ratings, "ratings")
+    interactions = query.interactions or []
+    levels = np.zeros(len(interactions), np.uint8)
+    return _new_user(predictor, interactions, levels, interactions, "interactions")
 
 
-def item_of(predictor: Predictor, item: int | str, where: str) -> int:
-    """The index of the item that an id or title means, which there must be."""
+def _training_user(predictor: Predictor, user_id: int | str) -> ResolvedUser:
+    try:
+        index = predictor.users.index(user_id)
+    except PredictionError as error:
+        raise ApiError(422, str(error), field="user_id") from None
+    if index < 0 and predictor.fitted.has_context:
+        raise ApiError(
+            404, f"user {user_id!r} is unknown to the model; give their ratings", field="user_id"
+        )
+    return ResolvedUser(user_id, None, [])
+
+
+def _new_user(
+    predictor: Predictor, names: list[Any], levels: LevelArray, entries: list[Any], field: str
+) -> ResolvedUser:
+    """Return a new user of items by id or title; entries with unknown items are ignored."""
+    indices = _item_indices(predictor, names)
+    known = np.flatnonzero(indices >= 0)
+    if len(set(indices[known].tolist())) < len(known):
+        _, firsts = np.unique(indices[known], return_index=True)
+        position = int(np.delete(known, firsts)[0])
+        raw, field = predictor.items.raw(int(indices[position])), f"{field}[{position}]"
+        raise ApiError(
+            422, f"{field}: item {raw!r} is there more than once; give it once", field=field
+        )
+    ignored = [entries[position] for position in np.flatnonzero(indices < 0).tolist()]
+    return ResolvedUser(None, UserHistory(indices[known].astype(np.int32), levels[known]), ignored)
+
+
+def _item_indices(predictor: Predictor, names: list[Any]) -> IntArray:
+    """Return the index of each id or title, -1 for an unknown one."""
+    if set(map(type, names)) <= {int} and not predictor.items.are_texts:
+        return predictor.items.indices(np.array(names, np.int64))  # all at once
+    found = find_items(predictor, names)
+    return np.array([-1 if found[name] is None else found[name] for name in names], np.int64)
+
+
+# -- items ---------------------------------------------------------------------------------------
+
+
+def resolve_item(predictor: Predictor, item: int | str, field: str = "item") -> int:
+    """Return the index of the item that an id or title means; 404 if there is none."""
     index = predictor.catalog.certain(item)
     if index is None:
-        raise ApiError(
-            404, f"item {item!r} is unknown to the model; GET /items?q= finds items", where=where
-        )
+        raise unknown_item(item, field)
     return index
 
 
-def indices_of(predictor: Predictor, items: Iterable[Any]) -> dict[Any, int | None]:
-    """The index of each different id or title, None of an unknown one."""
+def resolve_item_path(predictor: Predictor, text: str) -> int:
+    """The same for a part of an address, where ids are texts."""
+    index = id_index(predictor.items, text)
+    return index if index >= 0 else resolve_item(predictor, text, "item_id")
+
+
+def unknown_item(item: int | str, field: str) -> ApiError:
+    shown = item[:40] if isinstance(item, str) else item
+    return ApiError(404, f"item {shown!r} is unknown; GET /items?q= finds items", field=field)
+
+
+def find_items(predictor: Predictor, items: Iterable[Any]) -> dict[Any, int | None]:
+    """Return the index of each different id or title, None for an unknown one."""
     indices: dict[Any, int | None] = {}
     for item in dict.fromkeys(items):
         check_cancelled()
@@ -78,141 +122,104 @@ def indices_of(predictor: Predictor, items: Iterable[Any]) -> dict[Any, int | No
     return indices
 
 
-def known_ids(predictor: Predictor, given: list[Any] | None) -> tuple[Any, list[Any]]:
-    """The ids that ids or titles mean, and what means none; None stays None."""
-    if given is None:
+def known_ids(
+    predictor: Predictor, items: list[Any] | None, *, texts: bool = False
+) -> tuple[list[Any] | None, list[Any]]:
+    """Return the ids that ids or titles mean, and those that are unknown; None stays None.
+
+    `texts` says that ids are texts because they come from an address.
+    """
+    if items is None:
         return None, []
-    indices = indices_of(predictor, given)
+    if texts:
+        items = [id_of_text(predictor.items, item) for item in items]
+    indices = find_items(predictor, items)
     known = [predictor.items.raw(index) for index in indices.values() if index is not None]
-    return known, [one for one, index in indices.items() if index is None]
+    return known, [item for item, index in indices.items() if index is None]
 
 
-def new_items_in(predictor: Predictor, given: list[NewItem]) -> dict[int | str, What]:
-    """New items by the names that they were given."""
+def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | str, Entities]:
+    """Return new items by the names that the request gives them."""
     ratings: dict[int | str, Any] = {}
-    for place, one in enumerate(given):
-        if one.item in ratings:
-            where = f"new_items[{place}].item"
-            raise ApiError(422, f"{where}: {one.item!r} comes twice; give each once", where=where)
-        ratings[one.item] = [(rated.user, rated.rating) for rated in one.ratings]
+    for position, new in enumerate(items):
+        if new.item in ratings:
+            field = f"new_items[{position}].item"
+            raise ApiError(422, f"{field}: {new.item!r} comes twice; give each once", field=field)
+        ratings[new.item] = [(entry.user_id, entry.rating) for entry in new.ratings]
     try:
         return predictor.new_items(ratings)
     except PredictionError as error:
-        raise ApiError(422, str(error), where="new_items") from None
+        raise ApiError(422, str(error), field="new_items") from None
 
 
-def _known_user(predictor: Predictor, user: int | str) -> ResolvedUser:
-    try:
-        index = predictor.users.index(user)
-    except PredictionError as error:
-        raise ApiError(422, str(error), where="user") from None
-    if index < 0 and predictor.fitted.has_context:
-        raise ApiError(
-            404, f"user {user!r} is unknown to the model; give ratings of theirs", where="user"
-        )
-    return ResolvedUser(user, None, [])
+# -- ratings -------------------------------------------------------------------------------------
 
 
-def _who_rated(predictor: Predictor, ratings: list[Rated]) -> ResolvedUser:
-    names = names_in(ratings)
-    check_ratings(predictor, ratings)
-    levels, _ = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
-    return _person(predictor, _indices(predictor, names), levels, ratings, "ratings")
-
-
-def _who_picked(predictor: Predictor, picked: list[Any]) -> ResolvedUser:
-    levels = np.zeros(len(picked), np.uint8)
-    return _person(predictor, _indices(predictor, picked), levels, picked, "picked")
-
-
-def _person(
-    predictor: Predictor, indices: IntArray, levels: LevelArray, given: list[Any], where: str
-) -> ResolvedUser:
-    """Somebody new, with levels of items by index; what is unknown is named as it was given."""
-    known = np.flatnonzero(indices >= 0)
-    if len(set(indices[known].tolist())) < len(known):
-        _, firsts = np.unique(indices[known], return_index=True)
-        place = int(np.delete(known, firsts)[0])
-        raise _repeated(predictor, int(indices[place]), f"{where}[{place}]")
-    ignored = [given[place] for place in np.flatnonzero(indices < 0).tolist()]
-    return ResolvedUser(None, UserHistory(indices[known].astype(np.int32), levels[known]), ignored)
-
-
-def _indices(predictor: Predictor, names: list[Any]) -> IntArray:
-    """Where items are, given by id or title; -1 for one that is unknown. Returns (n,)."""
-    if set(map(type, names)) <= {int} and not predictor.items.are_texts:
-        return predictor.items.indices(np.array(names, np.int64))  # all at once
-    places = indices_of(predictor, names)
-    return np.array([-1 if places[name] is None else places[name] for name in names], np.int64)
-
-
-def names_in(ratings: Sequence[Rated]) -> list[Any]:
-    """Of the rated items: an id or a title each."""
-    items = [one.get("item") for one in ratings]
+def item_names(ratings: Sequence[RatingEntry]) -> list[Any]:
+    """Return the id or title of each rated item."""
+    items = [entry.get("item") for entry in ratings]
     if None not in items and max(map(len, ratings), default=2) == 2:  # an item and a rating each
         return items
-    return [_name(one, place) for place, one in enumerate(ratings)]
+    return [_item_name(entry, position) for position, entry in enumerate(ratings)]
 
 
-def _name(one: Rated, place: int) -> int | str:
-    names = [name for name in (one.get("item"), one.get("title")) if name is not None]
+def _item_name(entry: RatingEntry, position: int) -> int | str:
+    names = [name for name in (entry.get("item"), entry.get("title")) if name is not None]
     if len(names) != 1:
-        where = f"ratings[{place}]"
-        raise ApiError(422, f"{where}: give either item (an id) or title", where=where)
+        field = f"ratings[{position}]"
+        raise ApiError(422, f"{field}: give either item (an id) or title", field=field)
     return names[0]
 
 
-def check_rating(predictor: Predictor, rating: float | None) -> None:
-    """One rating, which must be there and on the scale."""
-    if rating is None:
-        raise ApiError(422, "rating: give a rating on the model's scale", where="rating")
-    _, on_scale = predictor.scale.levels_of(np.array([rating]))
+def rating_levels(predictor: Predictor, ratings: Sequence[RatingEntry]) -> LevelArray:
+    """Return ratings as levels of the scale, on which they must be."""
+    levels, on_scale = predictor.scale.levels_of(np.array([entry["rating"] for entry in ratings]))
     if not on_scale.all():
+        position = int(np.argmin(on_scale))
+        field = f"ratings[{position}].rating"
+        raise _off_scale(predictor, ratings[position]["rating"], field)
+    return levels
+
+
+def check_rating(predictor: Predictor, rating: float | None) -> None:
+    """Check one rating: on the scale, or left out for a model without ratings."""
+    if not predictor.fitted.rates:
+        if rating is not None:
+            raise ApiError(422, "rating: this model knows no ratings; leave it out", field="rating")
+        return
+    if rating is None:
+        raise ApiError(422, "rating: give a rating on the model's scale", field="rating")
+    if not predictor.scale.levels_of(np.array([rating]))[1].all():
         raise _off_scale(predictor, rating, "rating")
 
 
-def check_ratings(predictor: Predictor, ratings: list[Rated]) -> None:
-    """Ratings, which must be on the scale."""
-    _, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
-    if not on_scale.all():
-        place = int(np.argmin(on_scale))
-        raise _off_scale(predictor, ratings[place]["rating"], f"ratings[{place}].rating")
-
-
 def check_different(items: Sequence[str]) -> None:
-    """Items of one request, each of which may be there once."""
+    """Check that no item comes twice."""
     repeated = [item for item, count in Counter(items).items() if count > 1]
     if repeated:
         raise ApiError(
             422,
             f"ratings: item {repeated[0]!r} is there more than once; give it once",
-            where="ratings",
+            field="ratings",
         )
 
 
-def _off_scale(predictor: Predictor, rating: float, where: str) -> ApiError:
+def _off_scale(predictor: Predictor, rating: float, field: str) -> ApiError:
     scale = predictor.scale
-    values = ", ".join(f"{value:g}" for value in scale.values[:_SHOWN])
-    more = ", …" if len(scale) > _SHOWN else ""
+    values = ", ".join(f"{value:g}" for value in scale.values[:_SHOWN_VALUES])
+    more = ", …" if len(scale) > _SHOWN_VALUES else ""
     return ApiError(
         422,
-        f"{where}: {rating:g} is off the model's scale {scale}; allowed are {values}{more}",
-        where=where,
+        f"{field}: {rating:g} is off the model's scale {scale}; allowed are {values}{more}",
+        field=field,
     )
 
 
-def _repeated(predictor: Predictor, index: int, where: str) -> ApiError:
-    raw = predictor.items.raw(index)
-    return ApiError(
-        422, f"{where}: item {raw!r} is there more than once; give it once", where=where
-    )
+# -- users and items of the event store, whose ids are texts -------------------------------------
 
 
-# -- people of the store --------------------------------------------------------------------------
-
-
-def index_of(ids: IdIndex, text: str) -> int:
-    """The index of an id as the store writes it; -1 if the model does not know it."""
+def id_index(ids: IdIndex, text: str) -> int:
+    """Return the index of an id as the store writes it; -1 if the model does not know it."""
     try:
         raw = ids.typed(text)
     except PredictionError:
@@ -220,62 +227,51 @@ def index_of(ids: IdIndex, text: str) -> int:
     return ids.index(raw) if str(raw) == text else -1  # 007 is not 7
 
 
-def stored_item_of(predictor: Predictor, item: str) -> str | None:
-    """The id under which the store has the item that an id or title is sure to mean.
-
-    An id as the store writes it comes first; None if the model knows no such item.
-    """
-    if index_of(predictor.items, item) >= 0:
-        return item
-    index = predictor.catalog.certain(item)
-    return None if index is None else str(predictor.items.raw(index))
+def id_of_text(ids: IdIndex, text: str) -> Any:
+    """Return the id that a text is, in the type of the model; a text that is none stays."""
+    index = id_index(ids, text)
+    return text if index < 0 else ids.raw(index)
 
 
-def user_of(predictor: Predictor, person: str) -> int:
-    """The person's index if the model has met them, else -1."""
-    return index_of(predictor.users, person) if predictor.fitted.has_context else -1
+def user_index(predictor: Predictor, user_id: str) -> int:
+    """Return the user's index if they are in the training data, else -1."""
+    return id_index(predictor.users, user_id) if predictor.fitted.has_context else -1
 
 
 def resolve_stored_user(
-    predictor: Predictor, person: str, standing: Sequence[StoredRating]
+    predictor: Predictor, user_id: str, ratings: Sequence[StoredRating]
 ) -> ResolvedUser:
-    """Who asks: with all that counts of them, or as the model knows them if it reads no histories.
+    """Return a user with their stored ratings, or as the model knows them if it reads no histories.
 
-    Somebody of whom the store knows nothing is nobody whom the model knows: they may have been
-    forgotten.
+    A user without stored ratings is unknown even to a model that has weights for them: they may
+    have been erased.
     """
-    user = user_of(predictor, person) if standing else -1
+    user = user_index(predictor, user_id) if ratings else -1
     if predictor.fitted.takes_histories:
-        return ResolvedUser(None, _read_standing(predictor, standing, user), [])
+        return ResolvedUser(None, _stored_history(predictor, ratings, user), [])
     if user < 0:
         raise ApiError(
             422,
-            "this model reads items alone, so it knows nobody whom it was not trained on; serve a "
-            "model of users or of both for that",
+            "this model is item-based, so it knows users of its training data only; serve a model "
+            "of users or of both for others",
         )
     return ResolvedUser(predictor.users.raw(user), None, [])
 
 
-def _read_standing(
-    predictor: Predictor, standing: Sequence[StoredRating], user: int
+def _stored_history(
+    predictor: Predictor, ratings: Sequence[StoredRating], user: int
 ) -> UserHistory:
-    """Ratings of items that the model knows, on its scale; of a model of picks, all that count."""
-    rated = predictor.fitted.rates
-    counting = [one for one in standing if not rated or one.rating is not None]
-    indices = np.array([index_of(predictor.items, one.item_id) for one in counting], np.int64)
-    if not rated:
-        levels, fits = np.zeros(len(counting), np.uint8), np.ones(len(counting), bool)
+    """Return ratings of known items on the model's scale; of an implicit model, all items."""
+    rates = predictor.fitted.rates
+    current = [rating for rating in ratings if not rates or rating.rating is not None]
+    indices = np.array([id_index(predictor.items, stored.item_id) for stored in current], np.int64)
+    if rates:
+        values = np.array([stored.rating for stored in current], np.float64)
+        levels, on_scale = predictor.scale.levels_of(values)
     else:
-        values = np.array([one.rating for one in counting], np.float64)
-        levels, fits = predictor.scale.levels_of(values)
-    good = np.flatnonzero((indices >= 0) & fits)
-    unknown = tuple(one.item_id for one, index in zip(counting, indices, strict=True) if index < 0)
-    return UserHistory(indices[good].astype(np.int32), levels[good], unknown, user)
-
-
-def name_of(predictor: Predictor, item: str) -> tuple[Any, str | None]:
-    """The id that the model has for an item of the store, as it is if there is none; its title."""
-    index, titles = index_of(predictor.items, item), predictor.catalog.titles
-    if index < 0:
-        return item, None
-    return predictor.items.raw(index), None if titles is None else titles[index] or None
+        levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)
+    used = np.flatnonzero((indices >= 0) & on_scale)
+    unknown = tuple(
+        stored.item_id for stored, index in zip(current, indices, strict=True) if index < 0
+    )
+    return UserHistory(indices[used].astype(np.int32), levels[used], unknown, user)

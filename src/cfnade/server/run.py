@@ -7,11 +7,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,22 +21,21 @@ from uvicorn.supervisors import Multiprocess
 from cfnade.exceptions import CfnadeError
 from cfnade.server.app import create_app
 from cfnade.server.connection import Connection, LimitedConfig
-from cfnade.server.metrics import SHARED
-from cfnade.server.middleware import ANY, KEY_VARIABLE, own_names
+from cfnade.server.metrics import SHARED_DIR
+from cfnade.server.middleware import ACCESS_LOG
 from cfnade.server.model_registry import ModelRegistry
-from cfnade.server.request_log import ACCESS_LOG, Style
-from cfnade.server.settings import Limits
+from cfnade.server.settings import ServerSettings
 
 _log = logging.getLogger("cfnade.server")
-_FINISH = 30
-"""Seconds in which requests under way may finish after a signal to stop."""
-_START = 120
+_SHUTDOWN_SECONDS = 30
+"""Seconds in which running requests may finish after a signal to stop."""
+_STARTUP_SECONDS = 120
 """Seconds that a new worker may take to load the model."""
 _SEND_BUFFER = 1 << 17
 """Bytes of answers that the kernel keeps for a connection (Linux doubles it)."""
-_TURN = 0.001
-"""Seconds for which a thread goes on while others wait. An answer passes through several threads,
-and Python's own 0.005 add up."""
+_SWITCH_INTERVAL = 0.001
+"""Seconds for which a thread runs while others wait. A response passes through several threads, and
+Python's own 0.005 add up."""
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -62,70 +59,40 @@ _LOGGING: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """How to serve; everything in it can be sent to another process."""
-
-    folder: Path
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    key: str | None = None
-    cors: Sequence[str] = ()
-    hosts: Sequence[str] = ()
-    """Names by which it may be called besides its own."""
-    watch: float | None = None
-    access_log: Style | None = None
-    store: str | None = None
-    noun: str | None = None
-    """What the page calls an item; None: what the data say."""
-    limits: Limits = field(default_factory=Limits)
-
-    def __post_init__(self) -> None:
-        if self.store is None or self.key is not None:
-            return
-        for option, values in (("--allow-origin", self.cors), ("--allow-host", self.hosts)):
-            if ANY in values:
-                raise CfnadeError(
-                    f"{option} {ANY} with --store and without a key lets every web page that you "
-                    f"open read and change the stored ratings; set {KEY_VARIABLE}, or name the "
-                    f"{option.removeprefix('--allow-')}s"
-                )
-
-
 def run_server(settings: ServerSettings) -> None:
-    """Serve until a signal says stop, then finish what is under way."""
+    """Serve until a signal says stop, then finish the running requests."""
+    settings.check_exposure()
     with bind(settings.host, settings.port) as listener:
-        models = ModelRegistry(settings.folder)
-        models.load()  # whatever is wrong with the model shows here, before anything listens
-        alone = settings.workers == 1
-        config = _config(settings, models if alone else None)
+        registry = ModelRegistry(settings.model_dir)
+        registry.load()  # errors of the model come before anything listens
+        one_process = settings.workers == 1
+        config = _config(settings, registry if one_process else None)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        _log.info("%s: on http://%s:%d (stop with Ctrl-C)", settings.folder, shown, port)
-        if alone:
-            # uvicorn raises the signal again once all is finished: that was the wish, no error.
+        _log.info("%s: on http://%s:%d (stop with Ctrl-C)", settings.model_dir, shown, port)
+        if one_process:
+            # uvicorn raises the signal again once all is finished; here it is no error.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: None)
             Server(config).run([listener])
             return
-        del models
+        del registry
         workers = Multiprocess(config, [listener])
-        with _counting_together():
+        with _shared_metrics_dir():
             workers.run()
         if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
             raise CfnadeError("a worker could not start; its message is above")
 
 
 @contextmanager
-def _counting_together() -> Iterator[None]:
-    """A folder for the counts of workers, so that whichever is asked tells those of all."""
+def _shared_metrics_dir() -> Iterator[None]:
+    """Name a folder for the counts of all workers, before they are started."""
     with TemporaryDirectory(prefix="cfnade-metrics-") as folder:
-        os.environ[SHARED] = folder
+        os.environ[SHARED_DIR] = folder
         try:
             yield
         finally:
-            del os.environ[SHARED]
+            del os.environ[SHARED_DIR]
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -151,24 +118,14 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _app(settings: ServerSettings, models: ModelRegistry | None) -> FastAPI:
-    sys.setswitchinterval(_TURN)
-    return create_app(
-        models or ModelRegistry(settings.folder),
-        limits=settings.limits,
-        key=settings.key,
-        cors=settings.cors,
-        hosts=own_names(settings.host, settings.hosts),
-        watch=settings.watch,
-        access_log=settings.access_log,
-        store=settings.store,
-        noun=settings.noun,
-    )
+def _app(settings: ServerSettings, registry: ModelRegistry | None) -> FastAPI:
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    return create_app(registry or ModelRegistry(settings.model_dir), settings)
 
 
-def _config(settings: ServerSettings, models: ModelRegistry | None) -> LimitedConfig:
+def _config(settings: ServerSettings, registry: ModelRegistry | None) -> LimitedConfig:
     return LimitedConfig(
-        partial(_app, settings, models),
+        partial(_app, settings, registry),
         limits=settings.limits,
         factory=True,
         workers=settings.workers,
@@ -180,6 +137,6 @@ def _config(settings: ServerSettings, models: ModelRegistry | None) -> LimitedCo
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=settings.limits.header_bytes,
-        timeout_graceful_shutdown=_FINISH,
-        timeout_worker_healthcheck=_START,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_worker_healthcheck=_STARTUP_SECONDS,
     )

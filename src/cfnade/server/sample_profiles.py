@@ -1,4 +1,4 @@
-"""Sample people for a page, so that nobody begins with an empty list."""
+"""Example users for the page, for visitors without ratings."""
 
 from __future__ import annotations
 
@@ -7,48 +7,49 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.inference.predictor import Predictor
 
-_LEAST = 4
-"""Films of a taste that the catalog must have."""
-_TASTES = tomllib.loads(
+_MIN_ITEMS = 4
+"""Items of a profile that the catalog must have."""
+_TABLES = tomllib.loads(
     (Path(__file__).parent / "sample_profiles.toml").read_text(encoding="utf-8")
 )
-TASTES: dict[str, dict[tuple[str, int], float]] = {
+PROFILES: dict[str, dict[tuple[str, int], float]] = {
     name: {(film[:-7], int(film[-5:-1])): liking for film, liking in films.items()}
-    for name, films in _TASTES.items()
+    for name, films in _TABLES.items()
 }
 """Title and year, with a liking from 0 (the scale's lowest) to 1 (its highest)."""
 
 
-def samples_of(predictor: Predictor, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """The tastes whose films the catalog has; the most rated items at the top rating if none."""
-    samples = []
-    for name, taste in TASTES.items():
-        films = {predictor.catalog.match(*film): liking for film, liking in taste.items()}
-        films.pop(None, None)
-        if not predictor.fitted.rates:  # who picks a film says nothing against another
-            films = {film: liking for film, liking in films.items() if liking >= 0.5}
-        if len(films) >= _LEAST:
-            samples.append({"name": name, "ratings": _ratings(predictor, films)})
-    most_rated = dict.fromkeys(np.argsort(-counts, kind="stable")[:_LEAST].tolist(), 1.0)
-    return samples or [{"name": "Most rated", "ratings": _ratings(predictor, most_rated)}]
+def sample_profiles(predictor: Predictor, counts: IntArray) -> list[dict[str, Any]]:
+    """Return the profiles whose films the catalog has; if none, one of the most rated items."""
+    profiles = []
+    for name, films in PROFILES.items():
+        likings = {predictor.catalog.match(*film): liking for film, liking in films.items()}
+        likings.pop(None, None)
+        if not predictor.fitted.rates:  # an interaction says nothing against another item
+            likings = {item: liking for item, liking in likings.items() if liking >= 0.5}
+        if len(likings) >= _MIN_ITEMS:
+            profiles.append({"name": name, "ratings": _ratings(predictor, likings)})
+    most_rated = dict.fromkeys(np.argsort(-counts, kind="stable")[:_MIN_ITEMS].tolist(), 1.0)
+    return profiles or [{"name": "Most rated", "ratings": _ratings(predictor, most_rated)}]
 
 
 def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dict[str, Any]]:
-    """Items by index, with the level of the scale that is nearest to each liking."""
+    """Return items by index with the value of the scale that is nearest to each liking."""
     values, titles = predictor.scale.array(), predictor.catalog.titles
-    starred, ratings = predictor.fitted.rates, []
+    ratings = []
     for index, liking in likings.items():
         assert index is not None
-        wished = values[0] + liking * (values[-1] - values[0])
+        target = values[0] + liking * (values[-1] - values[0])
+        rating = float(values[np.abs(values - target).argmin()])
         ratings.append(
             {
                 "item": predictor.items.raw(index),
                 "title": None if titles is None else titles[index] or None,
-                "rating": float(values[np.abs(values - wished).argmin()]) if starred else None,
+                "rating": rating if predictor.fitted.rates else None,
             }
         )
     return ratings

@@ -1,370 +1,492 @@
-"""What comes in and goes out. Bounds that belong to the model at hand are checked by it."""
+"""Requests and responses. Limits that depend on the model are checked by its routes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.inference.objectives import RankBy
+from cfnade.inference.ranking_options import RankBy
 from cfnade.server.settings import (
-    BEST,
-    GENRES,
-    HISTORY,
-    ITEMS,
-    NEW_ITEM_RATINGS,
-    NEW_ITEMS,
-    SEARCHED,
-    TEXT,
+    MAX_GENRES,
+    MAX_ITEMS,
+    MAX_ITEMS_TO_RATE,
+    MAX_N,
+    MAX_NEW_ITEM_RATINGS,
+    MAX_NEW_ITEMS,
+    MAX_RATINGS,
+    MAX_SEARCH_RESULTS,
+    MAX_TEXT,
+    MAX_TOKEN_SECONDS,
 )
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Text = Annotated[str, Field(strict=True, min_length=1, max_length=TEXT)]
-Whole = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
-Id = Whole | Text
-Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text
+ItemPath = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 
-ALIEN: dict[str, JsonValue] = {"title": "Alien (1979)", "rating": 5}
-_HILL: dict[str, JsonValue] = {"title": "Notting Hill (1999)", "rating": 2}
-ASKERS = ("ratings", "picked", "user")
+_EXAMPLE: list[JsonValue] = [
+    {"title": "Alien (1979)", "rating": 5},
+    {"title": "Notting Hill (1999)", "rating": 2},
+]
+_USER_FIELDS = ("user_id", "ratings", "interactions")
 
 
-def strict(*either: str, **example: JsonValue) -> ConfigDict:
-    """Refuse misspelt names; exactly one of `either` is needed; an example to show."""
+def _schema_extra(*one_of: str, **example: JsonValue) -> dict[str, JsonValue]:
+    """Return an example, and the fields of which exactly one is needed, for the schema."""
     extra: dict[str, JsonValue] = {"examples": [example]} if example else {}
-    if either:
-        extra["oneOf"] = [{"required": [name]} for name in either]
-    return ConfigDict(extra="forbid", json_schema_extra=extra)
+    if one_of:
+        extra["oneOf"] = [{"required": [name]} for name in one_of]
+    return extra
 
 
-class Given(BaseModel):
-    """What clients send. Lists fail fast, so that the errors of a body do not grow with it."""
+class RequestModel(BaseModel):
+    """A body. Its lists fail fast, so that the errors of a body do not grow with it."""
 
-    model_config = strict()
-
-
-class Said(BaseModel):
-    """What the service answers."""
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Rated(TypedDict):
+class QueryModel(BaseModel):
+    """Parameters of an address, which are texts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RatingEntry(TypedDict):
     """A rating on the model's scale, of an item given by its id or by its title."""
 
     # A dictionary and no object: a history of hundreds is read in half the time.
-    __pydantic_config__ = strict("item", "title")  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="forbid", strict=True, json_schema_extra=_schema_extra("item", "title")
+    )
 
     item: NotRequired[Id]
     title: NotRequired[Text]
     rating: Number
 
 
-class RatedBy(Given):
-    """What a user of the training data said of a new item."""
+class UserRatingEntry(RequestModel):
+    """A rating of a new item by a user of the training data."""
 
-    user: Id
+    user_id: Id
     rating: Number
 
 
-class NewItem(Given):
-    """An item that the model has never met, under a name or id of its own."""
+class NewItem(RequestModel):
+    """An item that the model does not know, under any id or title."""
 
     item: Id
-    ratings: list[RatedBy] = Field(min_length=1, max_length=NEW_ITEM_RATINGS, fail_fast=True)
-
-
-class Asker(Given):
-    """Who asks: a new person by what they rated or picked, or a user of the training data by id."""
-
-    ratings: list[Rated] | None = Field(None, max_length=HISTORY, fail_fast=True)
-    picked: list[Id] | None = Field(
-        None,
-        max_length=HISTORY,
-        fail_fast=True,
-        description="Ids or titles: for a model without ratings, in their place.",
+    ratings: list[UserRatingEntry] = Field(
+        min_length=1, max_length=MAX_NEW_ITEM_RATINGS, fail_fast=True
     )
-    user: Id | None = None
 
 
-class PredictIn(Asker):
-    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], items=["Blade Runner (1982)"])
+class UserQuery(RequestModel):
+    """A user of the training data by id, or a new user by ratings or interactions."""
+
+    user_id: Id | None = None
+    ratings: list[RatingEntry] | None = Field(None, max_length=MAX_RATINGS, fail_fast=True)
+    interactions: list[Id] | None = Field(
+        None,
+        max_length=MAX_RATINGS,
+        fail_fast=True,
+        description="Ids or titles, for a model without ratings.",
+    )
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Self:
+        if sum(getattr(self, name) is not None for name in _USER_FIELDS) != 1:
+            raise ValueError("give exactly one of user_id, ratings and interactions")
+        return self
+
+
+class PredictionRequest(UserQuery):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(
+            *_USER_FIELDS, ratings=_EXAMPLE, items=["Blade Runner (1982)"]
+        )
+    )
 
     items: list[Id] = Field(
-        min_length=1, max_length=ITEMS, fail_fast=True, description="Ids or titles."
+        min_length=1, max_length=MAX_ITEMS, fail_fast=True, description="Ids or titles."
     )
     new_items: list[NewItem] = Field(
         [],
-        max_length=NEW_ITEMS,
+        max_length=MAX_NEW_ITEMS,
         fail_fast=True,
-        description="Items the model never met; items may name them.",
+        description="Items that the model does not know; `items` may name them.",
     )
-    time: Annotated[int, Field(strict=True, gt=-(2**52), lt=2**52)] | None = Field(
-        None, description="When, in seconds since 1970: for a model that knows time."
+    timestamp: Annotated[int, Field(gt=-(2**52), lt=2**52)] | None = Field(
+        None, description="Seconds since 1970, for a model that uses timestamps."
     )
 
 
-class RecommendIn(Asker):
-    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], n=20, genres=["Horror", "Sci-Fi"])
-
-    n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
-    rank: RankBy | None = Field(
-        None, description="What best is; null: as GET /model says in rank, picked where it can be."
-    )
-    taste: Share | None = Field(
+def _items_field(description: str, *, min_length: int = 0) -> Any:
+    return Field(
         None,
-        description="For picked: 0 what people like you pick, 0.5 and like, 1 would rate best.",
+        min_length=min_length,
+        max_length=MAX_ITEMS,
+        fail_fast=True,
+        description=f"{description}: ids or titles.",
     )
-    own: Annotated[float, Field(strict=True, ge=0, le=10)] | None = Field(
+
+
+class RankingFields(BaseModel):
+    """Options of a ranking."""
+
+    n: int = Field(20, ge=1, le=MAX_N)
+    rank_by: RankBy | None = Field(
+        None, description="The criterion; null: the first that GET /model names."
+    )
+    balance: Annotated[float, Field(ge=0, le=1)] | None = Field(
         None,
-        description="For expected: people's average plus so many times what is special to you.",
+        description="For interaction: 0 ranks by the probability of an interaction, 1 by that of "
+        "a rating of at least the threshold, 0.5 by both.",
+    )
+    personalization: Annotated[float, Field(ge=0, le=10)] | None = Field(
+        None,
+        description="For prediction: the weight of the difference between your prediction and "
+        "the average of all users; 1 is the prediction.",
     )
     threshold: Number | None = Field(
-        None, description="For at_least and picked: what counts is P(rating ≥ this)."
+        None, description="For threshold and interaction: a rating from here on is liked."
     )
-    quantile: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
-        None, description="For quantile: low is careful, high is adventurous."
-    )
-    exclude_seen: Annotated[bool, Field(strict=True)] = True
-    min_ratings: Annotated[int, Field(strict=True, ge=0, le=2**31)] | None = Field(
+    exclude_seen: bool = True
+    min_ratings: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
         None, description="Hide items with fewer training ratings; null: the model's own rule."
     )
-    items: list[Id] | None = Field(
-        None,
-        min_length=1,
-        max_length=ITEMS,
-        fail_fast=True,
-        description="List these alone: ids or titles.",
-    )
-    without: list[Id] | None = Field(
-        None, max_length=ITEMS, fail_fast=True, description="Never list these: ids or titles."
-    )
+    candidate_items: list[Id] | None = _items_field("Rank these items only", min_length=1)
+    exclude_items: list[Id] | None = _items_field("Never recommend these items")
     genres: list[Text] | None = Field(
         None,
         min_length=1,
-        max_length=GENRES,
+        max_length=MAX_GENRES,
         fail_fast=True,
-        description="List items of any of these genres.",
+        description="Items of any of these genres.",
     )
-    decades: list[Annotated[int, Field(strict=True, ge=0, le=9990, multiple_of=10)]] | None = Field(
+    decades: list[Annotated[int, Field(ge=0, le=9990, multiple_of=10)]] | None = Field(
         None,
         min_length=1,
-        max_length=GENRES,
+        max_length=MAX_GENRES,
         fail_fast=True,
-        description="List items whose title has a year of any of these decades, such as 1990.",
+        description="Items whose title has a year of any of these decades, such as 1990.",
     )
-    diversity: Share = Field(0.0, description="How much unlike each other the items should be.")
+    diversity: float = Field(0.0, ge=0, le=1, description="How different the items should be.")
 
 
-class ExplainIn(Asker):
-    model_config = strict(*ASKERS, ratings=[ALIEN, _HILL], item="Blade Runner (1982)")
+class RecommendationRequest(UserQuery, RankingFields):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(
+            *_USER_FIELDS, ratings=_EXAMPLE, n=20, genres=["Horror", "Sci-Fi"]
+        )
+    )
+
+
+class UserRankingQuery(QueryModel, RankingFields):
+    """Options of a ranking for a user of the event store."""
+
+
+class ExplanationRequest(UserQuery):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(*_USER_FIELDS, ratings=_EXAMPLE, item="Blade Runner (1982)")
+    )
 
     item: Id = Field(description="Id or title.")
-    of: Literal["rating", "pick"] | None = Field(
-        None, description="What to explain; null: the rating, where the model knows ratings."
+    target: Literal["rating", "interaction"] | None = Field(
+        None, description="What to explain; null: the rating, where the model predicts ratings."
     )
 
 
-class SimilarIn(Given):
-    model_config = strict(item="Blade Runner (1982)")
+class ItemsToRateRequest(UserQuery):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(*_USER_FIELDS, ratings=_EXAMPLE, n=10)
+    )
 
-    item: Id = Field(description="Id or title.")
-    n: Annotated[int, Field(strict=True, ge=1, le=BEST)] = 20
+    n: int = Field(10, ge=1, le=MAX_ITEMS_TO_RATE)
+    exclude_items: list[Id] | None = _items_field("Never suggest these items")
 
 
-class Film(Given):
+class TitleEntry(RequestModel):
     title: Text
-    year: Annotated[int, Field(strict=True, ge=0, le=9999)] | None = None
+    year: Annotated[int, Field(ge=0, le=9999)] | None = None
 
 
-class MatchIn(Given):
-    model_config = strict(films=[{"title": "The Matrix", "year": 1999}])
+class MatchRequest(RequestModel):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(items=[{"title": "The Matrix", "year": 1999}])
+    )
 
-    films: list[Film] = Field(max_length=ITEMS, fail_fast=True)
-
-
-class ItemsQuery(Given):
-    q: str = Field("", max_length=TEXT, description="Part of a title; empty: the most rated.")
-    limit: int = Field(10, ge=1, le=SEARCHED)
+    items: list[TitleEntry] = Field(max_length=MAX_ITEMS, fail_fast=True)
 
 
-# -- answers -------------------------------------------------------------------------------------
+class ItemSearchQuery(QueryModel):
+    q: str = Field("", max_length=MAX_TEXT, description="Part of a title; empty: the most rated.")
+    limit: int = Field(10, ge=1, le=MAX_SEARCH_RESULTS)
 
 
-class Named(Said):
+class SimilarItemsQuery(QueryModel):
+    n: int = Field(20, ge=1, le=MAX_N)
+
+
+class ItemRequest(RequestModel):
+    model_config = ConfigDict(
+        json_schema_extra=_schema_extra(title="Alien: Romulus (2024)", genres=["Horror"])
+    )
+
+    title: Text | None = None
+    genres: list[Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"^[^|]+$")]] = (
+        Field([], max_length=MAX_GENRES, fail_fast=True)
+    )
+
+
+class StoredRatingRequest(RequestModel):
+    model_config = ConfigDict(json_schema_extra=_schema_extra(rating=4))
+
+    rating: Number | None = Field(
+        None, description="On the model's scale; left out for a model without ratings."
+    )
+
+
+class StoredRatingsRequest(RequestModel):
+    model_config = ConfigDict(json_schema_extra=_schema_extra(ratings=_EXAMPLE))
+
+    ratings: list[RatingEntry] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
+
+
+class TokenRequest(RequestModel):
+    model_config = ConfigDict(json_schema_extra=_schema_extra(expires_in=900))
+
+    expires_in: int = Field(900, ge=1, le=MAX_TOKEN_SECONDS, description="Seconds.")
+
+
+# -- responses -----------------------------------------------------------------------------------
+
+
+class Item(BaseModel):
     item: int | str
     title: str | None
 
 
+UnknownItems = Annotated[
+    list[int | str], Field(description="Items of the request that the model does not know.")
+]
 Ignored = Annotated[
-    list[Rated | int | str], Field(description="Of ratings or picked: what is not known.")
+    list[RatingEntry | int | str],
+    Field(description="Ratings or interactions with items that the model does not know."),
 ]
 
 
-class Distribution(Named):
-    expected: float
+class Prediction(Item):
+    prediction: float
     std: float
     median: float
     interval: tuple[float, float] = Field(description="At least 80 % of the probability.")
     probabilities: list[float] = Field(description="One for each value of the scale.")
-    usual: list[float] | None = Field(
-        description="The same for people in general: how the item was rated; null of a new item."
+    baseline: list[float] | None = Field(
+        description="The same for all users: how the item was rated; null for a new item."
     )
-    ratings: int = Field(description="How many training ratings the item has.")
+    n_item_ratings: int = Field(description="Training ratings of the item.")
 
 
-class Listed(Named):
-    """With null for what the model does not know: pick, or all that is said of the rating."""
+class PredictionResponse(BaseModel):
+    predictions: list[Prediction]
+    unknown_items: UnknownItems
+    ignored: Ignored
+
+
+class RecommendedItem(Item):
+    """Null stands for what the model does not predict."""
 
     rank: int
     score: float = Field(description="What the list is sorted by.")
-    pick: float | None = Field(description="The chance to be picked next, by picked.")
-    expected: float | None
+    interaction_probability: float | None = Field(
+        description="The probability to be the next interaction, of a ranking by interaction."
+    )
+    prediction: float | None
     std: float | None
     median: float | None
     interval: tuple[float, float] | None
     probabilities: list[float] | None
-    usual: list[float] | None
-    ratings: int = Field(description="How many people of the training data took it up.")
+    baseline: list[float] | None
+    n_item_ratings: int
     genres: list[str]
 
 
-class PredictOut(Said):
-    predictions: list[Distribution]
-    unknown: list[int | str] = Field(description="Items asked for that the model does not know.")
-    ignored: Ignored
-
-
-class RecommendOut(Said):
-    items: list[Listed]
-    hidden: int = Field(description="Unseen items that min_ratings hides.")
+class RecommendationResponse(BaseModel):
+    items: list[RecommendedItem]
+    n_hidden_items: int = Field(description="Items that min_ratings hides.")
     min_ratings: int
-    unknown: list[int | str] = Field(description="Of items and without: what is not known.")
+    unknown_items: UnknownItems
     ignored: Ignored
 
 
-class MovedBy(Named):
+class UserRecommendationResponse(BaseModel):
+    items: list[RecommendedItem]
+    n_hidden_items: int
+    min_ratings: int
+    n_user_ratings: int = Field(description="Stored ratings that the list is computed from.")
+    unknown_items: UnknownItems
+
+
+class RatingContribution(Item):
     rating: float
-    without: float = Field(description="The expected rating if this one were not known.")
-    change: float
+    prediction_without: float = Field(description="The prediction without this rating.")
+    difference: float
 
 
-class MovedByLevel(Said):
+class LevelContribution(BaseModel):
     rating: float
-    count: int = Field(description="How many others rated the item so.")
-    without: float
-    change: float
+    count: int = Field(description="Users who rated the item so.")
+    prediction_without: float
+    difference: float
 
 
-class MovedPick(Named):
+class InteractionContribution(Item):
     rating: float | None
-    without: float = Field(description="The chance to be picked if this were not known.")
-    times: float = Field(description="How many times likelier it made the item.")
+    prediction_without: float = Field(description="The probability without this interaction.")
+    lift: float = Field(description="How many times more probable it makes the item.")
 
 
-class ExplainOut(Named):
-    prediction: Distribution | None = Field(description="null if the pick is explained.")
-    pick: float | None = Field(description="The chance to be picked next, if that is explained.")
-    moved: list[MovedBy] | list[MovedByLevel] | list[MovedPick] = Field(
-        description="The strongest first."
-    )
+class ExplanationResponse(Item):
+    prediction: Prediction | None = Field(description="Null if the interaction is explained.")
+    interaction_probability: float | None
+    contributions: (
+        list[RatingContribution] | list[LevelContribution] | list[InteractionContribution]
+    ) = Field(description="The strongest first.")
     ignored: Ignored
 
 
-class Alike(Named):
-    rank: int
-    similarity: float
-    ratings: int
-
-
-class SimilarOut(Named):
-    by: Literal["times", "cosine"] = Field(
-        description="What similarity is: how many times likelier who picked the item picks this, "
-        "or the cosine of vectors."
+class ItemToRate(Item):
+    n_item_ratings: int
+    uncertainty_reduction: float | None = Field(
+        description="The expected reduction; null: not known, and the most rated come first."
     )
-    items: list[Alike]
 
 
-class Found(Named):
-    ratings: int
+class ItemsToRateResponse(BaseModel):
+    items: list[ItemToRate] = Field(description="The best first; each counts on those before it.")
+    uncertainty: float | None = Field(description="About the user; 1 for a user without ratings.")
+    unknown_items: UnknownItems
+    ignored: Ignored
 
 
-class ItemsOut(Said):
-    items: list[Found]
+class CatalogItem(Item):
+    n_item_ratings: int
+
+
+class ItemSearchResponse(BaseModel):
+    items: list[CatalogItem]
     query: str
 
 
-class MatchOut(Said):
-    matches: list[Named | None] = Field(description="In the order asked; null: no sure match.")
+class MatchResponse(BaseModel):
+    matches: list[Item | None] = Field(description="In the order of the request; null if unsure.")
 
 
-class HealthOut(Said):
-    status: Literal["ok"]
+class SimilarItem(CatalogItem):
+    rank: int
+    similarity: float
 
 
-class ModelVersion(Said):
-    name: str
-    side: str
-    levels: int
-    items: int
-    fingerprint: str
-    loaded_at: str
+class SimilarItemsResponse(Item):
+    metric: Literal["lift", "cosine"] = Field(
+        description="Lift: how many times more probable the item is after an interaction with "
+        "this one; cosine: of the items' vectors."
+    )
+    items: list[SimilarItem]
 
 
-class VersionOut(Said):
-    cfnade: str
-    python: str
-    model: ModelVersion
+class RegisteredItem(Item):
+    genres: list[str]
+    in_model: bool
 
 
-class SampleRating(Named):
-    rating: float | None
+class MapItem(CatalogItem):
+    x: float
+    y: float
+    genres: list[str]
 
 
-class Sample(Said):
-    name: str
-    ratings: list[SampleRating]
+class ItemMapResponse(BaseModel):
+    items: list[MapItem] = Field(description="The most rated; similar ones are close together.")
 
 
-class Decade(Said):
-    decade: int
-    items: int
+class Capabilities(BaseModel):
+    ratings: bool = Field(description="Predicts ratings.")
+    interactions: bool = Field(description="Predicts interactions.")
+    new_users: bool = Field(description="Accepts the ratings or interactions of new users.")
+    recommendations: bool = Field(description="Ranks items; a model of timestamps does not.")
+    titles: bool
+    stored_ratings: bool = Field(description="The service stores ratings at /users.")
+    tokens: bool = Field(description="Users need tokens.")
 
 
-class LimitsOut(Said):
-    history: int
+class ModelLimits(BaseModel):
+    ratings: int
     n: int
     items: int
     body_bytes: int
 
 
-class ModelOut(Said):
+class Decade(BaseModel):
+    decade: int
+    n_items: int
+
+
+class SampleRating(Item):
+    rating: float | None
+
+
+class SampleProfile(BaseModel):
     name: str
-    side: str = Field(description="Whose ratings it reads, such as user, item or both.")
-    ratings: bool = Field(
-        description="Whether it predicts ratings; else people are given as picked."
-    )
-    picks: bool = Field(description="Whether it knows what people pick.")
+    ratings: list[SampleRating]
+
+
+class ModelResponse(BaseModel):
+    name: str
+    version: str = Field(description="Of cfnade.")
+    fingerprint: str
+    loaded_at: str
+    side: str
+    capabilities: Capabilities
     scale: list[float] = Field(description="Empty without ratings.")
-    items: int
-    titles: bool
-    new_people: bool = Field(description="Whether it takes ratings of people it never saw.")
-    lists: bool = Field(description="Whether it makes lists; a model that knows time does not.")
-    people: bool = Field(description="Whether the service keeps what people say, at /people.")
+    n_items: int
     min_ratings: int
-    limits: LimitsOut
-    ranks: list[RankBy]
-    rank: RankBy = Field(description="The rank of lists that ask for none.")
-    genres: list[str] = Field(description="Those that lists may ask for.")
-    decades: list[Decade] = Field(description="Those that lists may ask for, the latest first.")
-    noun: str = Field(description="What one item is called, such as film.")
-    samples: list[Sample]
+    limits: ModelLimits
+    rank_by: list[RankBy] = Field(description="Criteria of rankings, the default one first.")
+    genres: list[str]
+    decades: list[Decade]
+    item_name: str = Field(description="What one item is called, such as film.")
+    sample_profiles: list[SampleProfile]
 
 
-class ProblemOut(Said):
-    """RFC 9457."""
+class HealthResponse(BaseModel):
+    status: Literal["ok"]
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    where: str | None = None
+
+class StoredRatingResponse(Item):
+    rating: float | None
+    timestamp: int = Field(description="Seconds since 1970.")
+
+
+class ChangedRatingResponse(StoredRatingResponse):
+    changed: bool = Field(description="Whether this request changed anything.")
+    in_model: bool = Field(description="Whether the model knows the item.")
+
+
+class ChangedRatingsResponse(BaseModel):
+    ratings: list[ChangedRatingResponse]
+    unknown_items: UnknownItems
+
+
+class UserRatingsResponse(BaseModel):
+    user_id: str
+    in_training_data: bool
+    ratings: list[StoredRatingResponse] = Field(description="The current ones, oldest first.")
+
+
+class TokenResponse(BaseModel):
+    access_token: str
+    token_type: Literal["Bearer"]
+    expires_in: int

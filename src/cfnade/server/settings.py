@@ -1,107 +1,101 @@
-"""What one request may cost: sizes that the schema states, bounds on bytes and time, and threads
-with a bounded queue before them."""
+"""Options of the service, and limits of one request."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TypeVar
+import re
+from pathlib import Path
+from typing import Literal
 
-from cfnade.server.errors import ApiError
-from cfnade.utils.cancellation import cancelled_by
+from pydantic import BaseModel, Field
+
+from cfnade.exceptions import CfnadeError
 from cfnade.utils.threads import available_threads
 
-T = TypeVar("T")
+KEY_VARIABLE = "CFNADE_API_KEY"
+ANY = "*"
+LogFormat = Literal["plain", "json"]
 
-HISTORY = 5_000
-"""Ratings of one person: more than nearly anybody has films in a diary."""
-BEST = 500
-"""Items in one list."""
-ITEMS = 1_000
-"""Items in one prediction, films in one match."""
-NEW_ITEMS = 20
-"""Items that the model has never met, in one prediction."""
-NEW_ITEM_RATINGS = 1_000
-"""Ratings of one such item: one with more belongs in the training data."""
-GENRES = 100
-"""Genres that one list may be of."""
-SEARCHED = 50
-"""Items found by one search."""
-ASKED = 50
-"""Questions at a time."""
-MAPPED = 500
-"""Items on the map."""
-TEXT = 300
+MAX_RATINGS = 5_000
+"""Ratings in the history of a user."""
+MAX_N = 500
+"""Items in one list of recommendations."""
+MAX_ITEMS = 1_000
+"""Items in one prediction, filter or match, and ratings that are stored at once."""
+MAX_NEW_ITEMS = 20
+"""Items that the model does not know, in one prediction."""
+MAX_NEW_ITEM_RATINGS = 1_000
+"""Ratings of one such item."""
+MAX_GENRES = 100
+MAX_SEARCH_RESULTS = 50
+MAX_ITEMS_TO_RATE = 50
+MAX_MAP_ITEMS = 500
+MAX_TEXT = 300
 """Characters of a title, an id or a query."""
-FIELDS = 50
+MAX_TOKEN_SECONDS = 86_400
+MAX_FIELDS = 50
 """Fields of one object of a body; no valid one has as many."""
-VALUES = 30_000
+MAX_VALUES = 30_000
 """Arrays and objects of one body, more than any valid one has."""
 
+_ITEM_NAME = re.compile(r"[^\W\d_]([^\W\d_]|[ -])*")
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of one process; the defaults suit a page and a few programs on two cores."""
+
+class Limits(BaseModel, frozen=True):
+    """Limits of one process; the defaults suit a page and a few programs on two cores."""
 
     body_bytes: int = 1 << 20
     header_bytes: int = 1 << 14
     body_seconds: float = 10.0
-    """For a request to arrive whole, headers and body each."""
+    """For a request to arrive: headers and body each."""
     write_seconds: float = 30.0
-    """For a client to read an answer."""
+    """For a client to read a response."""
     work_seconds: float = 10.0
-    """For an answer, waiting included."""
-    threads: int = field(default_factory=available_threads)
+    """For a response, waiting included."""
+    threads: int = Field(default_factory=available_threads)
     waiting: int = 64
-    """Requests that wait for a thread; the next one is told to come again."""
+    """Requests that wait for a thread; the next one gets 503."""
     connections: int = 512
-    """Open connections; beyond, the one that has waited for its client longest is closed."""
+    """Open connections; beyond, the one that has been idle longest is closed."""
 
 
-def _run_cancellable(
-    cancelled: threading.Event, function: Callable[..., T], *arguments: object
-) -> T:
-    with cancelled_by(cancelled):
-        return function(*arguments)
+class ServerSettings(BaseModel, frozen=True):
+    """Options of `cfnade serve`, sent to workers."""
+
+    model_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    api_key: str | None = None
+    allow_origins: tuple[str, ...] = ()
+    """Other origins whose pages may send requests; "*" for any."""
+    allow_hosts: tuple[str, ...] = ()
+    """Names of the service besides its own; "*" for any."""
+    watch: float | None = None
+    """Seconds between checks for a new model."""
+    access_log: LogFormat | None = None
+    store_url: str | None = None
+    item_name: str | None = None
+    """What the page calls an item, such as "book"; None: what the data suggest."""
+    limits: Limits = Field(default_factory=Limits)
+
+    def check_exposure(self) -> None:
+        """Refuse to open stored ratings to every web page: an error if no key protects them."""
+        if self.store_url is None or self.api_key is not None:
+            return
+        named = {"--allow-origin": self.allow_origins, "--allow-host": self.allow_hosts}
+        for option, values in named.items():
+            if ANY in values:
+                raise CfnadeError(
+                    f"{option} {ANY} with --store and without a key lets every web page that you "
+                    f"open read and change the stored ratings; set {KEY_VARIABLE}, or name the "
+                    f"{option.removeprefix('--allow-')}s"
+                )
 
 
-class WorkerPool:
-    """Threads for kernels, which release the GIL; no more of them than cores."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._seconds, self._threads = limits.work_seconds, limits.threads
-        self._pool: ThreadPoolExecutor | None = None
-        self._places = threading.BoundedSemaphore(limits.threads + limits.waiting)
-
-    async def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """What the function returns, or a refusal if too many wait or it takes too long."""
-        if not self._places.acquire(blocking=False):
-            raise ApiError(
-                503,
-                "too many requests are waiting; try again in a second",
-                headers={"Retry-After": "1"},
-            )
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "answer")
-        cancelled = threading.Event()
-        future = self._pool.submit(_run_cancellable, cancelled, function, *arguments)
-        future.add_done_callback(lambda _: self._places.release())
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            # What has begun keeps its place until it looks for its cancellation, or is done.
-            raise ApiError(
-                504, f"no answer within {self._seconds:g} s; try again, or ask for less"
-            ) from None
-        finally:
-            cancelled.set()
-
-    def close(self) -> None:
-        """Wait for what is being computed; the next question opens the threads again."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
+def validate_item_name(text: str | None) -> str | None:
+    """Return a name of items from the command line, a word or two."""
+    if text is None or (len(text) <= 30 and _ITEM_NAME.fullmatch(text.strip())):
+        return text and text.strip().lower()
+    raise CfnadeError(
+        f"--item-name {text}: is no word for one item; give one such as film, book or song"
+    )

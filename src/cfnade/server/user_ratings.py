@@ -1,19 +1,19 @@
-"""People who come back: the addresses of what the store keeps of them.
+"""Asynchronous access to the event store.
 
-Reading and writing wait for the database in threads of their own, so that answers go on being
-computed. A write is acknowledged when it is on disk.
+Reads and writes wait for the database in threads of their own, so that computing goes on. A write
+is acknowledged when it is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,43 +28,30 @@ from cfnade.online.event_store import (
     validate_id,
 )
 from cfnade.online.prequential import LoggedPrediction, PrequentialLog, online_error
-from cfnade.server.arrivals import Arrivals
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.person_schemas import PersonListQuery
-from cfnade.server.queries import (
-    ResolvedUser,
-    check_different,
-    index_of,
-    name_of,
-    names_in,
-    resolve_stored_user,
-    stored_item_of,
-    user_of,
-)
-from cfnade.server.routers import inference as answers
-from cfnade.server.schemas import Rated
-from cfnade.server.settings import Limits, WorkerPool
+from cfnade.server.queries import id_index, resolve_stored_user, user_index
+from cfnade.server.settings import Limits
+from cfnade.server.worker_pool import WorkerPool
 
 T = TypeVar("T")
-Answer = dict[str, Any]
+_log = logging.getLogger("cfnade.server")
 _READERS = 8
-_RETRY = {"Retry-After": "1"}
 
 
 class UserRatings:
-    """The people of one store, for one process."""
+    """The ratings in one event store, for one process."""
 
-    def __init__(self, address: str, limits: Limits) -> None:
-        self.store = EventStore.open(address)
+    def __init__(self, url: str, limits: Limits) -> None:
+        self.store = EventStore.open(url)
+        self.requests: Counter[bool] = Counter({True: 0, False: 0})
+        """Requests of users in the training data of the model (True), and of others."""
         self._limits = limits
-        self._reads = WorkerPool(replace(limits, threads=_READERS))
-        self._writer, self._foresight = EventWriter(self.store), PrequentialLog(self.store)
-        self._arrivals = Arrivals(self.store)
-        self._asked: Counter[bool] = Counter()  # from people whom the model knew, or did not
+        self._readers = WorkerPool(limits.model_copy(update={"threads": _READERS}))
+        self._writer, self._prequential_log = EventWriter(self.store), PrequentialLog(self.store)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def closing(self) -> AsyncIterator[None]:
         """Close the store at the end."""
         try:
             yield
@@ -72,131 +59,85 @@ class UserRatings:
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """What was taken is written first."""
+        """Write what waits, then close the store."""
         self._writer.close()
-        self._foresight.close()
-        self._reads.close()
+        self._prequential_log.close()
+        self._readers.close()
         self.store.close()
 
-    # -- questions ----------------------------------------------------------------------------
+    async def ratings(self, model: LoadedModel, user_id: str) -> list[StoredRating]:
+        """Return the current ratings of a user, the oldest first."""
+        with _store_errors():
+            validate_id(user_id, "user_id")
+        ratings = await self._read(self.store.ratings, user_id)
+        self.requests[bool(ratings) and user_index(model.predictor, user_id) >= 0] += 1
+        return ratings
 
-    async def say(self, loaded: LoadedModel, said: Event, *, may_name: bool) -> Answer:
-        """Keep a rating, a pick or a withdrawal; the item may be given by its title."""
-        with _told():
-            validate_id(said.user_id, "person")
-            validate_id(said.item_id, "item")
-        item = await self._read(self._stored_item, loaded, said.item_id)
-        if item is None:
-            await self._check_item(said, may_name=may_name)
-        else:
-            said = said._replace(item_id=item)
-        return await self._keep(loaded, said)
+    async def append(self, model: LoadedModel, events: Sequence[Event]) -> list[AppendResult]:
+        """Write events; log what the model would have predicted for new ratings."""
+        with _store_errors():
+            futures = [self._writer.submit(event) for event in events]
+            results = [await self._written(future) for future in futures]
+        for event, result in zip(events, results, strict=True):
+            self._log_prediction(model, event, result)
+        return results
 
-    async def say_all(self, loaded: LoadedModel, person: str, ratings: Sequence[Rated]) -> Answer:
-        """Keep several ratings; what is not known is named, and not kept."""
-        names = [str(name) for name in names_in(ratings)]
-        with _told():
-            validate_id(person, "person")
-            for name in names:
-                validate_id(name, "item")
-        items = await self._read(self._stored_items, loaded, names)
-        given = list(zip(ratings, items, strict=True))
-        check_different([item for item in items if item is not None])
-        said = [
-            Event(person, item, "rating", rated["rating"])
-            for rated, item in given
-            if item is not None
-        ]
-        kept = await asyncio.gather(*(self._keep(loaded, one) for one in said))
-        return {"ratings": kept, "unknown": [rated for rated, item in given if item is None]}
+    async def find_items(self, model: LoadedModel, items: Sequence[str]) -> list[str | None]:
+        """Return the ids under which items, given by id or title, are stored; None if unknown."""
+        with _store_errors():
+            for item in items:
+                validate_id(item, "item")
+        return await self._read(self._find_items, model.predictor, items)
 
-    async def forget(self, person: str) -> Answer:
-        """Remove all that is kept of a person."""
-        with _told():
-            validate_id(person, "person")
-        forgot = await self._read(self.store.erase_user, person)
-        return {"person": person, "events": forgot.n_events, "wiped": forgot.purged}
+    async def register_item(self, item_id: str, title: str | None, genres: list[str]) -> None:
+        """Make an item known that users may rate."""
+        with _store_errors():
+            validate_id(item_id, "item_id")
+        await self._read(self.store.register_item, item_id, title, genres)
 
-    async def _keep(self, loaded: LoadedModel, said: Event) -> Answer:
-        """Write what is said of an item that may be rated."""
-        with _told():
-            kept = await self._written(self._writer.submit(said))
-        index = index_of(loaded.predictor.items, said.item_id)
-        user = user_of(loaded.predictor, said.user_id)
-        self._asked[user >= 0] += 1
-        if kept.event_id is not None and index >= 0 and said.rating is not None:
-            predict = partial(_predict, loaded, said.user_id, index)
-            if user >= 0 or loaded.predictor.fitted.takes_histories:
-                self._foresight.submit(said.user_id, kept.event_id, predict)
-        stored = StoredRating(said.item_id, said.rating, kept.timestamp, 0)
-        (line,) = _lines(loaded.predictor, [stored])
-        return line | {"new": kept.event_id is not None, "known": index >= 0}
+    async def erase_user(self, user_id: str) -> None:
+        """Remove everything that is stored about a user."""
+        with _store_errors():
+            validate_id(user_id, "user_id")
+        erasure = await self._read(self.store.erase_user, user_id)
+        if not erasure.purged:
+            _log.warning("erased a user; other readers keep the old pages in the files for now")
 
-    async def about(self, loaded: LoadedModel, person: str) -> Answer:
-        """All that is kept of a person and counts."""
-        stands = await self._standing(person)
-        known = bool(stands) and user_of(loaded.predictor, person) >= 0
-        return {"person": person, "known": known, "ratings": _lines(loaded.predictor, stands)}
+    # -- for /metrics -------------------------------------------------------------------------
 
-    async def recommend(
-        self, loaded: LoadedModel, person: str, asked: PersonListQuery, work: WorkerPool
-    ) -> Answer:
-        """The best items for a person, from all that counts of them now."""
-        stands = await self._standing(person)
-        arrivals = [] if asked.genres else await self._read(self._arrivals.now, loaded)
-        self._asked[bool(stands) and user_of(loaded.predictor, person) >= 0] += 1
-        seen = {one.item_id for one in stands}
-        fresh = [one for one in arrivals if one.item not in seen]
-        question = _Question(loaded, person, stands, asked, fresh)
-        return await work.run(question.answer)
-
-    # -- figures, for /metrics ----------------------------------------------------------------
-
-    def events(self) -> float:
+    def event_count(self) -> float:
         return float(self.store.n_events())
 
     def online_rmse(self) -> float | None:
-        """Of all that share the store."""
+        """Return the error of logged predictions, of all processes that share the store."""
         recent = online_error(self.store)
         return None if recent is None else recent.rmse
 
-    def asked(self) -> dict[str, float]:
-        return {"yes": float(self._asked[True]), "no": float(self._asked[False])}
-
-    def unseen_share(self) -> float | None:
-        total = sum(self._asked.values())
-        return self._asked[False] / total if total else None
-
     # -- parts --------------------------------------------------------------------------------
 
-    async def _standing(self, person: str) -> list[StoredRating]:
-        with _told():
-            validate_id(person, "person")
-        return await self._read(self.store.ratings, person)
+    def _find_items(self, predictor: Predictor, items: Sequence[str]) -> list[str | None]:
+        return [self._find_item(predictor, item) for item in items]
 
-    def _stored_item(self, loaded: LoadedModel, item: str) -> str | None:
-        """The id of an item as the store has it, given by id or title; None of an unknown one."""
-        predictor = loaded.predictor
-        if index_of(predictor.items, item) >= 0 or self.store.has_item(item):
+    def _find_item(self, predictor: Predictor, item: str) -> str | None:
+        if id_index(predictor.items, item) >= 0 or self.store.has_item(item):
             return item
-        return stored_item_of(predictor, item)
+        index = predictor.catalog.certain(item)
+        return None if index is None else str(predictor.items.raw(index))
 
-    def _stored_items(self, loaded: LoadedModel, items: Sequence[str]) -> list[str | None]:
-        return [self._stored_item(loaded, item) for item in items]
-
-    async def _check_item(self, said: Event, *, may_name: bool) -> None:
-        """A new item comes in by the service key alone."""
-        if said.type == "withdrawal":
+    def _log_prediction(self, model: LoadedModel, event: Event, result: AppendResult) -> None:
+        predictor = model.predictor
+        item = id_index(predictor.items, event.item_id)
+        in_model = user_index(predictor, event.user_id) >= 0
+        self.requests[in_model] += 1
+        if result.event_id is None or event.rating is None or item < 0:
             return
-        if may_name:
-            await self._read(self.store.register_item, said.item_id)
-            self._arrivals.expire()
-        else:
-            raise ApiError(404, f"item {said.item_id[:40]!r} is unknown; GET /items?q= finds items")
+        if in_model or predictor.fitted.takes_histories:
+            predict = partial(_predict, model, event.user_id, item)
+            self._prequential_log.submit(event.user_id, result.event_id, predict)
 
-    async def _read(self, question: Callable[..., T], *asked: object) -> T:
-        with _told():
-            return await self._reads.run(question, *asked)
+    async def _read(self, function: Callable[..., T], *args: object) -> T:
+        with _store_errors():
+            return await self._readers.run(function, *args)
 
     async def _written(self, future: Future[AppendResult]) -> AppendResult:
         try:
@@ -205,83 +146,30 @@ class UserRatings:
         except TimeoutError:
             raise ApiError(
                 504,
-                f"not kept within {self._limits.work_seconds:g} s, and it is not known whether it "
-                "will be; send it again",
+                f"not written within {self._limits.work_seconds:g} s, and it is not known whether "
+                "it will be; send it again",
             ) from None
 
 
-class _Question(NamedTuple):
-    """A list for somebody, to be made in a thread that computes."""
-
-    loaded: LoadedModel
-    person: str
-    stands: list[StoredRating]
-    asked: PersonListQuery
-    fresh: Sequence[Any]
-
-    def answer(self) -> Answer:
-        predictor, asked = self.loaded.predictor, self.asked
-        who = resolve_stored_user(predictor, self.person, self.stands)
-        seen = [one.item_id for one in self.stands]
-        best = predictor.ranked(
-            who.user,
-            history=who.history,
-            n=asked.n,
-            rank=asked.rank,
-            taste=asked.taste,
-            min_ratings=asked.min_ratings,
-            genres=asked.genres or None,
-            diversity=asked.diversity,
-            without=[predictor.items.typed(i) for i in seen if index_of(predictor.items, i) >= 0],
-        )
-        lines, hidden = answers.listed(self.loaded, best), best.hidden
-        if (asked.rank or answers.ranks(predictor)[0]) == "expected":
-            enough = [one for one in self.fresh if one.ratings >= best.min_ratings]
-            hidden += len(self.fresh) - len(enough)
-            lines = _merged(lines, [_line(predictor, who, one) for one in enough], asked.n)
-        used = len(who.history) if who.history is not None else len(self.stands)
-        return {"items": lines, "hidden": hidden, "min_ratings": best.min_ratings, "used": used}
-
-
 def _predict(
-    loaded: LoadedModel, person: str, item: int, before: list[StoredRating]
+    model: LoadedModel, user_id: str, item: int, ratings: list[StoredRating]
 ) -> LoggedPrediction | None:
     """Return the prediction of a rating from the earlier ones; None for an unknown user."""
-    predictor = loaded.predictor
-    if not predictor.fitted.takes_histories and not before:
+    predictor = model.predictor
+    if not predictor.fitted.takes_histories and not ratings:
         return None
-    who = resolve_stored_user(predictor, person, before)
-    predicted = predictor.predicted(np.array([item]), who.user, history=who.history)
-    is_known = user_of(predictor, person) >= 0
-    return LoggedPrediction(float(predicted.predictions[0]), is_known, loaded.fingerprint)
-
-
-def _line(predictor: Predictor, who: ResolvedUser, one: Any) -> Answer:
-    """A new item as a line of a list."""
-    line = answers.of_new(predictor, who, one.item, one.what)
-    return line | {"title": one.title or None, "score": line["expected"], "pick": None}
-
-
-def _merged(lines: list[Answer], new: list[Answer], n: int) -> list[Answer]:
-    both = sorted([*lines, *new], key=lambda line: -line["score"])[:n]
-    return [line | {"rank": rank} for rank, line in enumerate(both, 1)]
-
-
-def _lines(predictor: Predictor, stands: Sequence[StoredRating]) -> list[Answer]:
-    """Items by the id that the model has, where it knows them."""
-    named = [name_of(predictor, one.item_id) for one in stands]
-    return [
-        {"item": raw, "title": title, "rating": one.rating, "at": one.timestamp}
-        for (raw, title), one in zip(named, stands, strict=True)
-    ]
+    user = resolve_stored_user(predictor, user_id, ratings)
+    predicted = predictor.predicted(np.array([item]), user.user, history=user.history)
+    in_model = user_index(predictor, user_id) >= 0
+    return LoggedPrediction(float(predicted.predictions[0]), in_model, model.fingerprint)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Errors of the store as problems."""
+def _store_errors() -> Iterator[None]:
+    """Turn errors of the store into problems."""
     try:
         yield
     except StoreUnavailableError as error:
-        raise ApiError(503, str(error), headers=_RETRY) from None
+        raise ApiError(503, str(error), headers={"Retry-After": "1"}) from None
     except StoreError as error:
         raise ApiError(422, str(error)) from None

@@ -36,6 +36,8 @@ class Stage:
     """Epochs without improvement after which it ends; None: it does not end early."""
     refit: bool = False
     """Whether the member is trained again, for as many epochs as validation selected."""
+    detail: str = ""
+    """What is at work within it, such as a component of the interaction model."""
 
 
 class Callback:

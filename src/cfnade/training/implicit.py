@@ -11,9 +11,10 @@ model on every machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,12 +36,12 @@ from cfnade.implicit.blend import (
     fit_weights,
     join_candidates,
 )
-from cfnade.implicit.holdout import HoldOut, hold_outs
+from cfnade.implicit.holdout import HoldOut, hold_outs, most_asked
 from cfnade.implicit.interaction_model import POPULARITY, InteractionModel
 from cfnade.implicit.popularity import Popularity
 from cfnade.implicit.repeats import fit_repeats
 from cfnade.implicit.rows import InteractionRows
-from cfnade.implicit.search import ComponentSearch, Trial, fit_trial
+from cfnade.implicit.search import ComponentSearch, Trial, fit_trial, trial_seconds
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
 from cfnade.kernels.blending import add_standardized
 from cfnade.kernels.threads import single_torch_thread, thread_count
@@ -49,18 +50,16 @@ from cfnade.training.options import RunOptions
 
 T = TypeVar("T")
 
-BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 10.0, 15.0, 90.0
-CORES = 1.7
-"""Core seconds in a second on two cores."""
-BLEND_SECONDS = 4e-8
+WEIGHTS = "weights"
+BASE_SECONDS, SECONDS_PER_100K, MOST_SECONDS = 15.0, 15.0, 90.0
+CORES = 1.4
+"""Core seconds that are planned for a second on two cores: components do not end at the same time,
+and estimates may be too low."""
+BLEND_SECONDS = 5e-8
 """Core seconds that weights take for each score of each component, measured."""
 SHARPNESS_USERS = 500
 BLOCK_NUMBERS = 1 << 24
 """Scores of each component that are held at once while weights are found."""
-
-
-SEARCH_FRACTION, BLEND_FRACTION = 0.5, 0.85
-"""Fractions of the time that have passed when the search and the blend end."""
 
 
 def default_seconds(interactions: int) -> float:
@@ -95,6 +94,35 @@ def interaction_stage(plan: ImplicitPlan) -> Stage:
     return Stage("interactions", seconds=plan.seconds)
 
 
+class Progress:
+    """Tells a callback which component is at work, and estimates the time that is left."""
+
+    def __init__(self, callback: Callback, stage: Stage) -> None:
+        self._callback, self._stage, self._began = callback, stage, time.monotonic()
+        self._done = 0.0
+        self._left: dict[str, float] = {}
+        self._lock = Lock()
+
+    def plan(self, name: str, core_seconds: float) -> None:
+        """Expect so much work of a component, or of `weights`."""
+        with self._lock:
+            self._left[name] = core_seconds
+
+    def advance(self, name: str, core_seconds: float) -> None:
+        """Count work as done."""
+        with self._lock:
+            self._done += core_seconds
+            self._left[name] = max(0.0, self._left.get(name, 0.0) - core_seconds)
+            total = self._done + sum(self._left.values())
+            stage = replace(self._stage, detail=name)
+        self._callback.on_step_end(stage, self._done / max(total, 1e-9), None)
+
+    def seconds_left(self) -> float:
+        """Return the estimated time to the end, at the speed so far."""
+        elapsed = time.monotonic() - self._began
+        return elapsed * sum(self._left.values()) / max(self._done, 1e-9)
+
+
 @dataclass
 class ImplicitTraining:
     """Selects and fits an interaction model; `facts` say what was tried."""
@@ -104,6 +132,9 @@ class ImplicitTraining:
     options: RunOptions
     callback: Callback
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._progress = Progress(self.callback, interaction_stage(self.plan))
 
     def run(self) -> InteractionModel:
         """Return the model. When stopped, it is the best of what has been tried."""
@@ -118,9 +149,7 @@ class ImplicitTraining:
         if not holdouts:
             return self._unvalidated(rows)
         searches = self._search(holdouts, shape, chosen)
-        self._report(SEARCH_FRACTION)
         blend, trials, sharpness = self._blend(holdouts, searches, shape)
-        self._report(BLEND_FRACTION)
         model = self._refit(rows, blend, trials, sharpness)
         seconds = {"total_seconds": round(time.monotonic() - began, 2)}
         self.facts |= seconds
@@ -149,27 +178,30 @@ class ImplicitTraining:
     ) -> dict[str, ComponentSearch]:
         frequent = [holdout.of_frequent_items() for holdout in holdouts]
         budgets = self._budgets(holdouts, shape, chosen, self.plan.seconds)
-        tried, weights = dict.fromkeys(chosen, 0.0), [budgets[name] + 1e-9 for name in chosen]
+        for name, seconds in budgets.items():
+            self._progress.plan(name, seconds)
+        self._progress.plan(WEIGHTS, self._weights_seconds(holdouts, shape, chosen))
 
         def run(name: str) -> ComponentSearch:
             began = time.monotonic()
-            kind, space = component_class(name), chosen[name]
-            search = ComponentSearch(kind, space, frequent, self.plan.seed, self.plan.k, shape)
-
-            def should_stop() -> bool:
-                tried[name] = min(1.0, len(search.trials) / space.fits)
-                self._report(SEARCH_FRACTION * np.average(list(tried.values()), weights=weights))
-                return self.options.should_stop()
-
-            search.run(budgets[name], should_stop)
-            tried[name] = 1.0
+            search = ComponentSearch(
+                component_class(name),
+                chosen[name],
+                frequent,
+                self.plan.seed,
+                self.plan.k,
+                shape,
+                lambda seconds: self._progress.advance(name, seconds),
+            )
+            search.run(budgets[name], self.options.should_stop)
+            fits = (1 + len(holdouts)) * search.kind.seconds(shape, search.best().options)
+            self._progress.plan(name, fits)
             self._tell(name, search, time.monotonic() - began)
             return search
 
-        return self._in_parallel(run, chosen)
-
-    def _report(self, fraction: float) -> None:
-        self.callback.on_step_end(interaction_stage(self.plan), float(fraction), None)
+        dearest_first = sorted(chosen, key=lambda name: -budgets[name])
+        searches = self._in_parallel(run, dearest_first)
+        return {name: searches[name] for name in chosen}
 
     def _in_parallel(self, function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
         """Call a function for each component; each call keeps to one thread.
@@ -189,7 +221,8 @@ class ImplicitTraining:
         best, fits = search.best(), len(search.trials)
         shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
         self.callback.on_message(
-            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown})"
+            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown}); "
+            f"at most {self._progress.seconds_left():.0f} s left"
         )
         tried = self.facts.setdefault("tried", {})
         tried[name] = [trial.to_dict() for trial in search.trials]
@@ -236,9 +269,16 @@ class ImplicitTraining:
         seconds: float,
     ) -> dict[str, float]:
         """Return the core seconds of each component, without those for the weights."""
-        asked = sum(len(one.question(self.plan.seed).known) for one in holdouts)
-        weights = BLEND_SECONDS * asked * shape.items * len(chosen)
+        weights = self._weights_seconds(holdouts, shape, chosen)
         return share_budget(shape, chosen, CORES * seconds - weights, len(holdouts))
+
+    def _weights_seconds(
+        self, holdouts: Sequence[HoldOut], shape: DataShape, names: Sized
+    ) -> float:
+        """Return the core seconds for the weights, which a longer search finds twice."""
+        times = 1 if self.plan.seconds <= default_seconds(shape.interactions) else 2
+        scores = len(holdouts) * most_asked(shape.users, shape.items) * shape.items
+        return times * BLEND_SECONDS * scores * len(names)
 
     def _weights(
         self, holdouts: Sequence[HoldOut], trials: Mapping[str, Trial]
@@ -254,8 +294,11 @@ class ImplicitTraining:
                 for part, scores in _scored(fitted, question)
             ]
             del fitted
+        self._progress.advance(WEIGHTS, 0.0)
         blend = fit_weights(list(trials), join_candidates(parts), seed=self.plan.seed)
-        return blend, self._sharpness(holdouts[0], first, blend)
+        sharpness = self._sharpness(holdouts[0], first, blend)
+        self._progress.plan(WEIGHTS, 0.0)
+        return blend, sharpness
 
     def _sharpness(
         self, holdout: HoldOut, fitted: Mapping[str, ImplicitComponent], blend: Blend
@@ -276,10 +319,15 @@ class ImplicitTraining:
     def _fitted(
         self, rows: InteractionRows, trials: Mapping[str, Trial]
     ) -> dict[str, ImplicitComponent]:
-        return self._in_parallel(
-            lambda name: fit_trial(component_class(name), trials[name], rows, self.plan.seed),
-            trials,
-        )
+        shape = DataShape.of(rows)
+
+        def fit(name: str) -> ImplicitComponent:
+            kind, trial = component_class(name), trials[name]
+            fitted = fit_trial(kind, trial, rows, self.plan.seed)
+            self._progress.advance(name, kind.seconds(shape, trial.options))
+            return fitted
+
+        return self._in_parallel(fit, trials)
 
     def _refit(
         self,
@@ -328,7 +376,7 @@ def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, Se
     """Return the components that a budget has room for; always popularity and a cheapest one."""
     spaces = {name: kind.search_space(shape) for name, kind in interaction_components().items()}
     costs = {
-        name: (1 + 2 * holdouts) * component_class(name).seconds(shape, space.start)
+        name: (1 + 2 * holdouts) * trial_seconds(component_class(name), shape, space.start)
         for name, space in spaces.items()
         if space is not None
     }
@@ -363,13 +411,13 @@ def _most_seconds(
     kind: type[ImplicitComponent], shape: DataShape, space: SearchSpace, holdouts: int
 ) -> float:
     """Return what the search takes at most: a third of its fits at the dearest options."""
-    start = kind.seconds(shape, space.start)
+    start = trial_seconds(kind, shape, space.start)
     alternatives = [
         dict(space.start) | {name: value}
         for name, values in space.values.items()
         for value in values
     ]
-    dearest = max([start, *(kind.seconds(shape, options) for options in alternatives)])
+    dearest = max([start, *(trial_seconds(kind, shape, options) for options in alternatives)])
     fits = holdouts * space.fits * (2 * start + dearest) / 3
     return fits + (1 + holdouts) * dearest
 

@@ -244,7 +244,8 @@ class ProgressCallback(Callback):
         place = ""
         if len(self._members) > 1 and stage.member is not None:
             place = f"model {stage.member + 1}/{len(self._members)} "
-        return place + stage.name + (" refit" if stage.refit else "")
+        detail = f": {stage.detail}" if stage.detail else ""
+        return place + stage.name + detail + (" refit" if stage.refit else "")
 
     def _time_left(self) -> str:
         seconds = self._estimate.remaining()

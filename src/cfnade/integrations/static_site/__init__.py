@@ -25,7 +25,7 @@ from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 from cfnade.integrations.fold_in_export import NadePart, Part, Portable, portable
 from cfnade.server.item_map import item_map
-from cfnade.server.sample_profiles import samples_of
+from cfnade.server.sample_profiles import sample_profiles
 from cfnade.utils.files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
@@ -46,10 +46,10 @@ class Written(NamedTuple):
     bytes: int
 
 
-def write_web(predictor: Predictor, folder: Path, *, noun: str | None = None) -> Written:
-    """Write the page and the model; other files in the folder stay. `noun` is what an item is."""
+def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = None) -> Written:
+    """Write the page and the model; other files in the folder stay. `item_name` is such as film."""
     tables = _Tables()
-    about = _described(predictor, portable(predictor.fitted), tables) | {"noun": noun}
+    about = _described(predictor, portable(predictor.fitted), tables) | {"item_name": item_name}
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
     content |= _page()
@@ -115,7 +115,7 @@ def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[s
             "least": predictor.default_min_ratings,
         },
         "map": _map(predictor, items),
-        "samples": samples_of(predictor, predictor.item_counts),
+        "sample_profiles": sample_profiles(predictor, predictor.item_counts),
         "members": [
             {
                 "share": share,
@@ -124,7 +124,7 @@ def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[s
             for share, parts in given.members
         ],
         "calibration": _calibration(predictor, items, tables),
-        "usual": tables(predictor.usual[items]),
+        "usual": tables(predictor.baseline[items]),
         "stranger": tables(predictor.predicted(items, history={}).probabilities),
     }
 

@@ -3,6 +3,15 @@
 import { Answers } from "./routes.js";
 import { loadModel } from "./model.js";
 
+const ROUTES = {
+  model: "model",
+  recommendations: "recommendations",
+  explanations: "explanations",
+  "items-to-rate": "itemsToRate",
+  items: "items",
+  "items/match": "match",
+  "item-map": "itemMap",
+};
 let loading = null;
 
 /** As of the service's api.js: what is said at this address. */
@@ -14,6 +23,8 @@ export async function call(path, { body, signal } = {}) {
   });
   await new Promise((done) => setTimeout(done)); // what was pressed is drawn first
   signal?.throwIfAborted();
-  const [name, query] = path.split("?");
-  return answers[name](body ?? Object.fromEntries(new URLSearchParams(query)));
+  const [route, query] = path.split("?");
+  const asked = body ?? Object.fromEntries(new URLSearchParams(query));
+  const like = /^items\/(.+)\/similar$/.exec(route);
+  return like ? answers.similar(answers.idOf(decodeURIComponent(like[1])), asked) : answers[ROUTES[route]](asked);
 }

@@ -1,12 +1,12 @@
 // The questions of the page, answered as the service does it (src/cfnade/server/routers/inference.py).
 
 import { nextQuestion } from "./active_learning.js";
-import { called, named } from "./films.js";
+import { called, named } from "./format.js";
 import { mean } from "./model.js";
 
 const TAIL = 0.1; // what may lie beyond either end of an interval
 const DATED = 0.8; // the share of titles with a year from which items are films
-const LIMITS = { history: 5000, n: 500, items: 1000 };
+const LIMITS = { ratings: 5000, n: 500, items: 1000 };
 
 const fold = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 const plain = (text) => fold(text).replace(/[^\p{L}\p{N}]+/gu, " ").trim();
@@ -30,18 +30,19 @@ export class Answers {
     return {
       name: about.source,
       side: "user",
-      ...{ ratings: true, picks: false, new_people: true, lists: true, people: false, local: true },
+      is_local: true,
+      capabilities: { ratings: true, interactions: false, new_users: true, recommendations: true },
       scale: about.scale,
-      items: size,
+      n_items: size,
       limits: LIMITS,
       genres: about.items.genres?.names ?? [],
       decades: years.map((decade) => ({ decade })),
-      noun: about.noun ?? (dated ? "film" : "item"),
-      samples: about.samples,
+      item_name: about.item_name ?? (dated ? "film" : "item"),
+      sample_profiles: about.sample_profiles,
     };
   }
 
-  recommend({ ratings, n = 20, own = 1, exclude_seen: unseen = true, min_ratings: least, ...wish }) {
+  recommendations({ ratings, n = 20, personalization: own = 1, exclude_seen: unseen = true, min_ratings: least, ...wish }) {
     const { counts, least: usual } = this.of.about.items;
     const history = this.historyOf(ratings);
     const seen = new Set(history.map(([place]) => place));
@@ -49,40 +50,40 @@ export class Answers {
     const all = this.wished(wish).filter((place) => !(unseen && seen.has(place)));
     const places = all.filter(enough);
     const said = this.said(history, places);
-    const score = ({ place, expected }) => {
+    const score = ({ place, prediction }) => {
       const average = mean(this.usualOf(place), this.of.scale);
-      return average + own * (expected - average);
+      return average + own * (prediction - average);
     };
     const scored = said.map((one) => ({ ...one, score: score(one) }));
     const best = scored.sort((a, b) => b.score - a.score || a.place - b.place).slice(0, n);
     return {
       items: best.map((one, at) => this.listed(one, at + 1)),
-      hidden: all.length - places.length,
+      n_hidden_items: all.length - places.length,
       min_ratings: least ?? usual,
     };
   }
 
-  explain({ ratings, item }) {
+  explanations({ ratings, item }) {
     const place = this.places.get(item);
     const history = this.historyOf(ratings).filter(([other]) => other !== place);
     const [whole] = this.said(history, [place]);
-    const moved = history.map(([other, level]) => {
-      const [{ expected: without }] = this.said(history.filter(([one]) => one !== other), [place]);
+    const contributions = history.map(([other, level]) => {
+      const [{ prediction: without }] = this.said(history.filter(([one]) => one !== other), [place]);
       const film = this.films[other];
-      return { ...film, rating: this.of.scale[level], without, change: whole.expected - without };
+      return { ...film, rating: this.of.scale[level], prediction_without: without, difference: whole.prediction - without };
     });
-    moved.sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
-    return { ...this.films[place], prediction: this.described(whole), pick: null, moved };
+    contributions.sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference));
+    return { ...this.films[place], prediction: this.described(whole), interaction_probability: null, contributions };
   }
 
-  similar({ item, n = 20 }) {
+  similar(item, { n = 20 }) {
     const [part] = this.of.members[0].parts;
     const place = this.places.get(item);
     const own = part.vector(place);
     const others = this.of.everything.filter((other) => other !== place);
     const alike = others.map((other) => ({ other, similarity: cosine(own, part.vector(other)) }));
-    const best = alike.sort((a, b) => b.similarity - a.similarity || a.other - b.other).slice(0, n);
-    return { by: "cosine", items: best.map(({ other, ...one }, at) => ({ ...this.films[other], ...one, rank: at + 1 })) };
+    const best = alike.sort((a, b) => b.similarity - a.similarity || a.other - b.other).slice(0, Number(n));
+    return { metric: "cosine", items: best.map(({ other, ...one }, at) => ({ ...this.films[other], ...one, rank: at + 1 })) };
   }
 
   items({ q, limit }) {
@@ -93,17 +94,17 @@ export class Answers {
       .filter((place) => words.every((word) => this.texts[place].includes(word)))
       .sort((a, b) => first(a) - first(b) || counts[b] - counts[a])
       .slice(0, Number(limit));
-    return { items: found.map((place) => ({ ...this.films[place], ratings: counts[place] })) };
+    return { items: found.map((place) => ({ ...this.films[place], n_item_ratings: counts[place] })) };
   }
 
   /** Films of a list from elsewhere; null rather than a wrong one. */
-  match({ films }) {
+  match({ items }) {
     const byName = new Map(); // places
     this.names.forEach(({ name, also }, place) => {
       for (const one of new Set([name, also.replace(/^\(|\)$/g, "")].map(plain).filter(Boolean)))
         byName.set(one, [...(byName.get(one) ?? []), place]);
     });
-    const found = films.map(({ title, year }) => {
+    const found = items.map(({ title, year }) => {
       const same = byName.get(plain(named({ title }).name)) ?? [];
       const fit = year ? same.filter((place) => Number(this.names[place].year || year) === year) : same;
       return fit.length === 1 ? this.films[fit[0]] : null;
@@ -111,16 +112,21 @@ export class Answers {
     return { matches: found };
   }
 
-  ask({ ratings, without = [] }) {
+  itemsToRate({ ratings, exclude_items: without = [] }) {
     const history = this.historyOf(ratings);
     const asked = new Set([...history.map(([place]) => place), ...without.map((item) => this.places.get(item))]);
-    const { place, unknown } = nextQuestion(this.of, history, asked, this.of.about.people);
-    return { items: place === undefined ? [] : [this.films[place]], unknown };
+    const { place, unknown: uncertainty } = nextQuestion(this.of, history, asked, this.of.about.people);
+    return { items: place === undefined ? [] : [this.films[place]], uncertainty };
   }
 
-  map() {
+  itemMap() {
     const spot = ([place, x, y]) => ({ ...this.films[place], x, y, genres: this.genres[place] });
     return { items: this.of.about.map.map(spot) };
+  }
+
+  /** The id that a part of an address is: a number, where ids are. */
+  idOf(text) {
+    return this.places.has(text) ? text : Number(text);
   }
 
   // -- parts ------------------------------------------------------------------------------------
@@ -131,7 +137,7 @@ export class Answers {
   }
 
   /** The places that the wishes leave. */
-  wished({ items, without = [], genres, decades }) {
+  wished({ candidate_items: items, exclude_items: without = [], genres, decades }) {
     const away = new Set(without.map((item) => this.places.get(item)));
     const only = items && new Set(items.map((item) => this.places.get(item)));
     return this.of.everything.filter(
@@ -148,9 +154,9 @@ export class Answers {
     const rated = new Set(history.map(([place]) => place));
     const { expected, chances } = this.of.person(history, places);
     return places.map((place, at) => {
-      if (!rated.has(place)) return { place, expected: expected[at], chances: () => chances(at) };
+      if (!rated.has(place)) return { place, prediction: expected[at], chances: () => chances(at) };
       const others = this.of.person(history.filter(([one]) => one !== place), [place]);
-      return { place, expected: others.expected[0], chances: () => others.chances(0) };
+      return { place, prediction: others.expected[0], chances: () => others.chances(0) };
     });
   }
 
@@ -159,23 +165,23 @@ export class Answers {
     return this.of.usual.subarray(place * K, (place + 1) * K);
   }
 
-  described({ place, expected, chances }) {
+  described({ place, prediction, chances }) {
     const { scale, about } = this.of;
     const probabilities = [...chances()];
-    const spread = probabilities.reduce((sum, p, k) => sum + p * (scale[k] - expected) ** 2, 0);
+    const spread = probabilities.reduce((sum, p, k) => sum + p * (scale[k] - prediction) ** 2, 0);
     return {
       ...this.films[place],
-      expected,
+      prediction,
       std: Math.sqrt(spread),
       interval: [quantile(probabilities, scale, TAIL), quantile(probabilities, scale, 1 - TAIL)],
       probabilities,
-      usual: [...this.usualOf(place)],
-      ratings: about.items.counts[place],
+      baseline: [...this.usualOf(place)],
+      n_item_ratings: about.items.counts[place],
     };
   }
 
   listed({ score, ...said }, rank) {
-    return { ...this.described(said), rank, score, pick: null, genres: this.genres[said.place] };
+    return { ...this.described(said), rank, score, interaction_probability: null, genres: this.genres[said.place] };
   }
 }
 

@@ -28,7 +28,7 @@ export async function call(path, { body, signal, ...how } = {}) {
 const pause = (wait) => new Promise((done) => setTimeout(done, wait));
 
 async function send(path, body, signal, { method = body ? "POST" : "GET", headers: more = {} }) {
-  const headers = key ? { "X-API-Key": key, ...more } : { ...more };
+  const headers = key ? { Authorization: `Bearer ${key}`, ...more } : { ...more };
   if (body) headers["Content-Type"] = "application/json";
   const watch = new AbortController();
   const stop = () => watch.abort();
@@ -38,7 +38,8 @@ async function send(path, body, signal, { method = body ? "POST" : "GET", header
   try {
     const options = { method, headers, body: JSON.stringify(body) };
     const answer = await fetch(path, { ...options, signal: watch.signal });
-    const said = await answer.json().catch((error) => (answer.ok ? Promise.reject(error) : {}));
+    const none = (error) => (answer.ok ? Promise.reject(error) : {});
+    const said = answer.status === 204 ? {} : await answer.json().catch(none);
     return { ok: answer.ok, status: answer.status, said };
   } catch {
     signal?.throwIfAborted();

@@ -1,21 +1,18 @@
 // The page's door: ask what model is served, then put the parts together.
 
 import { call } from "./api.js";
-import { mountAsk } from "./ask.js";
 import { byId, el, on, plural } from "./dom.js";
-import { mountImports } from "./imports.js";
-import { mountList } from "./list.js";
-import { mountMap } from "./map.js";
-import { mountMine } from "./mine.js";
-import { makeScale } from "./scale.js";
-import { mountShare } from "./share.js";
-import { mountSignIn } from "./signin.js";
-import { openStore } from "./store.js";
-import { speak, wordsOf } from "./words.js";
+import { makeScale, fillWords, itemWords } from "./format.js";
+import { mountImports, mountShare } from "./import_export.js";
+import { mountItemMap } from "./item_map.js";
+import { mountOnboarding } from "./onboarding.js";
+import { mountRatings, mountSignIn } from "./ratings_panel.js";
+import { mountRecommendations } from "./recommendations.js";
+import { openState } from "./state.js";
 
 /** Show what went wrong, with a way on; null takes it away. */
 function trouble(error, retry) {
-  const box = byId("trouble");
+  const box = byId("error");
   box.hidden = error === null;
   if (error === null) return;
   const again = el("button", { onclick: retry }, "Try again");
@@ -32,32 +29,32 @@ async function start() {
   }
   trouble(null);
   const scale = makeScale(model);
-  const words = wordsOf(model);
-  speak(words);
-  document.body.classList.toggle("hearts", !model.ratings);
-  document.body.classList.toggle("local", Boolean(model.local)); // answered in the browser itself
-  const store = openStore(model, scale);
+  const words = itemWords(model);
+  fillWords(words);
+  document.body.classList.toggle("hearts", !model.capabilities.ratings);
+  document.body.classList.toggle("local", Boolean(model.is_local)); // answered in the browser itself
+  const store = openState(model, scale);
   const personOf = () => {
     const { ratings, user } = store.state;
-    if (!model.new_people) return user === null ? null : { user };
-    return scale.person(ratings.slice(0, model.limits.history));
+    if (!model.capabilities.new_users) return user === null ? null : { user_id: user };
+    return scale.person(ratings.slice(0, model.limits.ratings));
   };
   const parts = { model, scale, store, words, personOf, onTrouble: trouble };
-  const { name, items } = model;
-  const rated = model.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
+  const { name, n_items: items } = model;
+  const rated = model.capabilities.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
   byId("about").textContent = `The model “${name}” knows ${plural(items, words.one, words.many)}${rated}.`;
-  if (!model.lists) {
+  if (!model.capabilities.recommendations) {
     byId("timed").hidden = false;
     byId("list").replaceChildren(byId("timed"));
     byId("views").hidden = true;
     return;
   }
   let begin = () => {};
-  if (model.new_people) {
+  if (model.capabilities.new_users) {
     await mountShare(parts);
-    begin = mountMine(parts);
+    begin = mountRatings(parts);
     mountImports(parts);
-    mountAsk(parts);
+    mountOnboarding(parts);
     mountSignIn(parts);
   } else mountKnown(store);
   mountViews({ ...parts, begin });
@@ -65,7 +62,7 @@ async function start() {
 
 /** The list, what was kept for later, and the map. */
 function mountViews({ store, begin, ...parts }) {
-  const look = mountList({ store, ...parts });
+  const look = mountRecommendations({ store, ...parts });
   const turn = (view) => {
     for (const node of byId("views").children)
       node.setAttribute("aria-pressed", String(node.dataset.view === view));
@@ -78,7 +75,7 @@ function mountViews({ store, begin, ...parts }) {
     turn("list");
     begin(film);
   };
-  const showMap = mountMap({ store, ...parts, onRate });
+  const showMap = mountItemMap({ store, ...parts, onRate });
   for (const node of byId("views").children)
     node.addEventListener("click", () => turn(node.dataset.view));
   const count = () => (byId("later-count").textContent = store.state.later.length || "");
@@ -94,7 +91,7 @@ function mountKnown(store) {
     // Ids may be numbers or texts that look like them: the model knows which.
     const number = /^-?\d{1,15}$/.test(text) ? Number(text) : text;
     try {
-      await call("recommend", { body: { user: number, n: 1 } });
+      await call("recommendations", { body: { user_id: number, n: 1 } });
       store.set({ user: number });
     } catch (error) {
       if (error.status === 422 && number !== text) store.set({ user: text });

@@ -16,7 +16,7 @@ export function el(tag, props = {}, ...children) {
 export const on = (id, event, act) => byId(id).addEventListener(event, act);
 
 /** Words for screen readers alone. */
-export const aside = (text) => el("span", { class: "aside" }, text);
+export const hiddenText = (text) => el("span", { class: "visually-hidden" }, text);
 
 export function announce(text) {
   byId("live").textContent = text;

@@ -1,350 +1,276 @@
-"""Questions of the schema, put to the Predictor; each answer is ready to be written as JSON.
-
-What a function of an address says of itself is what the schema says of the address.
-"""
+"""Predictions, recommendations, explanations and items to rate."""
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from fastapi import APIRouter, Response
 
-from cfnade import __version__
-from cfnade.components.base import What
+from cfnade._typing import IntArray
 from cfnade.evaluation.rating_metrics import quantiles
-from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.inference.results import UserTopN
-from cfnade.server import schemas, visit_schemas
-from cfnade.server import settings as limits
-from cfnade.server.errors import ApiError
-from cfnade.server.item_metadata import asked_items
+from cfnade.server import schemas
+from cfnade.server.auth import CurrentPrincipal, require_own_data
+from cfnade.server.bodies import JsonRoute
+from cfnade.server.dependencies import Model, Pool, json_response
+from cfnade.server.errors import ApiError, problem_responses
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.personalization import length_to_rank, weighed
 from cfnade.server.queries import (
     ResolvedUser,
-    indices_of,
-    item_of,
+    find_items,
     known_ids,
-    new_items_in,
+    resolve_item,
+    resolve_new_items,
     resolve_user,
 )
+from cfnade.server.ranking import rank_items
 from cfnade.utils.cancellation import check_cancelled
 
-Answer = dict[str, Any]
+Row = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 _TAIL = 0.1
-"""What may lie beyond either end of an interval."""
-_MOVED = ("item", "title", "count", "rating", "without", "change")
-"""What is told of a rating that moved a prediction, as far as the model says it."""
-_SAID = ("expected", "std", "median", "interval", "probabilities", "usual")
-"""What is told of a rating, if the model knows ratings."""
+"""Probability beyond either end of an interval."""
+_RATING_CONTRIBUTION = ("item", "title", "count", "rating", "prediction_without", "difference")
+_INTERACTION_CONTRIBUTION = ("item", "title", "rating", "prediction_without", "lift")
+_RATING_FIELDS = ("prediction", "std", "median", "interval", "probabilities", "baseline")
+
+router = APIRouter(
+    tags=["inference"],
+    route_class=JsonRoute,
+    responses=problem_responses(404, 408, 413, 422, 503, 504),
+)
 
 
-def predict(loaded: LoadedModel, asked: schemas.PredictIn) -> Answer:
-    """The distribution of a person's rating of given items."""
-    predictor = loaded.predictor
+@router.post("/predictions", response_model=schemas.PredictionResponse)
+async def predict(
+    query: schemas.PredictionRequest, principal: CurrentPrincipal, model: Model, pool: Pool
+) -> Response:
+    """Return the distribution of a user's rating of each item."""
+    new_items = query.new_items or None
+    require_own_data(principal, {"user_id": query.user_id, "new_items": new_items})
+    return await pool.run(json_response, predictions, model, query)
+
+
+@router.post("/recommendations", response_model=schemas.RecommendationResponse)
+async def recommend(
+    query: schemas.RecommendationRequest, principal: CurrentPrincipal, model: Model, pool: Pool
+) -> Response:
+    """Return the top-n items for a user."""
+    require_own_data(principal, {"user_id": query.user_id})
+    return await pool.run(json_response, recommendations, model, query)
+
+
+@router.post("/explanations", response_model=schemas.ExplanationResponse)
+async def explain(
+    query: schemas.ExplanationRequest, principal: CurrentPrincipal, model: Model, pool: Pool
+) -> Response:
+    """Return how much each rating or interaction changes a prediction: each left out, exactly."""
+    require_own_data(principal, {"user_id": query.user_id})
+    return await pool.run(json_response, explanation, model, query)
+
+
+@router.post("/items-to-rate", response_model=schemas.ItemsToRateResponse)
+async def suggest_items_to_rate(
+    query: schemas.ItemsToRateRequest, principal: CurrentPrincipal, model: Model, pool: Pool
+) -> Response:
+    """Return the items whose ratings would tell most about a user."""
+    require_own_data(principal, {"user_id": query.user_id})
+    return await pool.run(json_response, items_to_rate, model, query)
+
+
+# -- computed in a thread ------------------------------------------------------------------------
+
+
+def predictions(model: LoadedModel, query: schemas.PredictionRequest) -> Row:
+    predictor = model.predictor
     if not predictor.fitted.rates:
-        raise ApiError(422, "this model knows no ratings to predict; POST /recommend makes lists")
-    who = resolve_user(predictor, asked)
-    _check_time(predictor, asked.time)
-    new = new_items_in(predictor, asked.new_items) if asked.new_items else {}
-    different = list(dict.fromkeys(asked.items))
-    indices = indices_of(predictor, [item for item in different if item not in new])
-    known = {item: index for item, index in indices.items() if index is not None}
-    said = _predictions(predictor, who, list(known.values()), asked.time)
-    predictions = dict(zip(known, said, strict=True))
+        raise ApiError(
+            422, "this model knows no ratings to predict; POST /recommendations ranks items"
+        )
+    user = resolve_user(predictor, query)
+    _check_timestamp(predictor, query.timestamp)
+    new = resolve_new_items(predictor, query.new_items) if query.new_items else {}
+    different = list(dict.fromkeys(query.items))
+    found = find_items(predictor, [item for item in different if item not in new])
+    known = {item: index for item, index in found.items() if index is not None}
+    predicted = _predicted(predictor, user, list(known.values()), query.timestamp)
+    rows = dict(zip(known, predicted, strict=True))
     for item in different:
         if item in new:
             check_cancelled()
-            predictions[item] = of_new(predictor, who, item, new[item])
+            rows[item] = _new_item_row(predictor, user, item, new[item])
     return {
-        "predictions": [predictions[item] for item in asked.items if item in predictions],
-        "unknown": [item for item in asked.items if item not in predictions],
-        "ignored": who.ignored,
+        "predictions": [rows[item] for item in query.items if item in rows],
+        "unknown_items": [item for item in query.items if item not in rows],
+        "ignored": user.ignored,
     }
 
 
-def recommend(loaded: LoadedModel, asked: schemas.RecommendIn) -> Answer:
-    """The best items for a person, by what they would pick and like, or by a rating."""
-    predictor = loaded.predictor
-    who = resolve_user(predictor, asked)
-    only, unknown = known_ids(predictor, asked.items)
-    without, unknown_too = known_ids(predictor, asked.without)
-    ranked = predictor.ranked(
-        who.user,
-        history=who.history,
-        n=length_to_rank(predictor, asked),
-        exclude_seen=asked.exclude_seen,
-        rank=asked.rank,
-        taste=asked.taste,
-        threshold=asked.threshold,
-        quantile=asked.quantile,
-        min_ratings=asked.min_ratings,
-        items=asked_items(loaded.metadata, predictor, only, asked.decades),
-        without=without,
-        genres=asked.genres,
-        diversity=asked.diversity,
+def recommendations(model: LoadedModel, query: schemas.RecommendationRequest) -> Row:
+    predictor = model.predictor
+    user = resolve_user(predictor, query)
+    candidates, unknown = known_ids(predictor, query.candidate_items)
+    excluded, unknown_too = known_ids(predictor, query.exclude_items)
+    top = rank_items(model, user, query, candidates, excluded)
+    return {
+        "items": recommended_rows(model, top),
+        "n_hidden_items": top.n_hidden_items,
+        "min_ratings": top.min_ratings,
+        "unknown_items": [*unknown, *unknown_too],
+        "ignored": user.ignored,
+    }
+
+
+def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
+    predictor = model.predictor
+    user = resolve_user(predictor, query)
+    index = resolve_item(predictor, query.item)
+    (row,) = named_rows(predictor, np.array([index]))
+    frame = predictor.explain(
+        item=row["item"],
+        user=user.user,
+        history=user.history,
+        target=query.target,
     )
-    best = weighed(predictor, ranked, asked)
-    return {
-        "items": listed(loaded, best),
-        "hidden": best.hidden,
-        "min_ratings": best.min_ratings,
-        "unknown": [*unknown, *unknown_too],
-        "ignored": who.ignored,
-    }
-
-
-def explain(loaded: LoadedModel, asked: schemas.ExplainIn) -> Answer:
-    """Which ratings moved a prediction, or made a pick likelier: each left out, exactly."""
-    predictor = loaded.predictor
-    who = resolve_user(predictor, asked)
-    index = item_of(predictor, asked.item, "item")
-    (name,) = _named(predictor, np.array([index]))
-    frame = predictor.explain(item=name["item"], user=who.user, history=who.history, of=asked.of)
-    answer = name | {"prediction": None, "pick": None, "ignored": who.ignored}
-    if "times" in frame.columns:
-        columns = ("item", "title", "rating", "without", "times")
-        lines = frame.to_dicts()
-        moved = [{column: line.get(column) for column in columns} for line in lines]
-        return answer | {"pick": lines[0]["pick"] if lines else None, "moved": moved}
-    (prediction,) = _predictions(predictor, who, [index])
-    moved = frame.select(column for column in _MOVED if column in frame.columns).to_dicts()
-    return answer | {"prediction": prediction, "moved": moved}
-
-
-def similar(loaded: LoadedModel, asked: schemas.SimilarIn) -> Answer:
-    """The items most like one, the most alike first."""
-    predictor = loaded.predictor
-    index = item_of(predictor, asked.item, "item")
-    (name,) = _named(predictor, np.array([index]))
-    frame = predictor.similar_items(name["item"], n=asked.n)
-    by = "cosine" if predictor.fitted.interaction_model is None else "times"
-    return name | {"by": by, "items": frame.rename({"known_of_item": "ratings"}).to_dicts()}
-
-
-def items(loaded: LoadedModel, asked: schemas.ItemsQuery) -> Answer:
-    """Items by title; typing errors, accents, case and "The" are forgiven."""
-    predictor, text = loaded.predictor, asked.q.strip()
-    if not text:
-        indices = loaded.popular[: asked.limit]
-    elif predictor.catalog.titles is None:
-        indices = _by_id(loaded, text, asked.limit)
+    names = {"without": "prediction_without", "change": "difference"}
+    lines = frame.rename(names, strict=False).to_dicts()
+    answer = row | {"prediction": None, "interaction_probability": None, "ignored": user.ignored}
+    columns: tuple[str, ...] = _RATING_CONTRIBUTION
+    if "lift" in frame.columns:
+        columns = _INTERACTION_CONTRIBUTION
+        answer["interaction_probability"] = lines[0]["interaction_probability"] if lines else None
+        lines = [{"rating": None} | line for line in lines]
     else:
-        indices, _ = predictor.catalog.search(text, asked.limit)
-    names, counts = _named(predictor, indices), loaded.counts[indices].tolist()
-    named = [name | {"ratings": count} for name, count in zip(names, counts, strict=True)]
-    return {"items": named, "query": asked.q}
+        (answer["prediction"],) = _predicted(predictor, user, [index])
+    contributions = [{name: line[name] for name in columns if name in line} for line in lines]
+    return answer | {"contributions": contributions}
 
 
-def match(loaded: LoadedModel, asked: schemas.MatchIn) -> Answer:
-    """The items that films of a list from elsewhere are; null rather than a wrong one."""
-    predictor = loaded.predictor
-    titles = [(film.title, film.year) for film in asked.films]
-    found = {}
-    for title in dict.fromkeys(titles):
-        check_cancelled()
-        found[title] = predictor.catalog.match(*title)
-    indices = [found[title] for title in titles]
-    matches = [None if at is None else _named(predictor, np.array([at]))[0] for at in indices]
-    return {"matches": matches}
-
-
-def ask(loaded: LoadedModel, asked: visit_schemas.AskIn) -> Answer:
-    """What to ask somebody next: the items whose ratings would tell most of them."""
-    predictor = loaded.predictor
-    who = resolve_user(predictor, asked)
-    without = indices_of(predictor, asked.without or [])
-    left_out = np.array([at for at in without.values() if at is not None], np.int64)
-    questions = predictor.interview.questions(who.as_known_by(predictor), asked.n, left_out)
-    lines = zip(
-        _named(predictor, questions.items),
-        loaded.counts[questions.items].tolist(),
-        questions.reductions.tolist(),
-        strict=True,
-    )
+def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
+    predictor = model.predictor
+    user = resolve_user(predictor, query)
+    found = find_items(predictor, query.exclude_items or [])
+    excluded = np.array([index for index in found.values() if index is not None], np.int64)
+    questions = predictor.interview.questions(user.as_known(predictor), query.n, excluded)
+    rows = zip(catalog_rows(model, questions.items), questions.reductions.tolist(), strict=True)
     return {
-        "items": [
-            name | {"ratings": count, "reduction": _or_null(by)} for name, count, by in lines
-        ],
-        "unknown": _or_null(questions.unknown),
-        "ignored": who.ignored,
+        "items": [row | {"uncertainty_reduction": _or_null(by)} for row, by in rows],
+        "uncertainty": _or_null(questions.unknown),
+        "unknown_items": [item for item, index in found.items() if index is None],
+        "ignored": user.ignored,
     }
 
 
-def item_map(loaded: LoadedModel) -> Answer:
-    """The best known items in two dimensions, like ones near each other; the same for everybody."""
-    items, places = loaded.places
-    named, counts = _named(loaded.predictor, items), loaded.counts[items].tolist()
-    lines = zip(items.tolist(), named, counts, places.tolist(), strict=True)
-    return {
-        "items": [
-            name | {"x": x, "y": y, "ratings": count, "genres": loaded.metadata.genres[item]}
-            for item, name, count, (x, y) in lines
-        ]
-    }
+# -- rows ----------------------------------------------------------------------------------------
 
 
-def model(loaded: LoadedModel, bounds: limits.Limits, noun: str | None, people: bool) -> Answer:
-    predictor = loaded.predictor
-    fitted = predictor.fitted
-    return {
-        "name": loaded.name,
-        "side": fitted.side,
-        "ratings": fitted.rates,
-        "picks": fitted.interaction_model is not None,
-        "scale": list(predictor.scale.values) if fitted.rates else [],
-        "items": len(predictor.items.table),
-        "titles": predictor.catalog.titles is not None,
-        "new_people": fitted.takes_histories and not fitted.needs_times,
-        "lists": not fitted.needs_times,
-        "people": people,
-        "min_ratings": predictor.default_min_ratings,
-        "limits": {
-            "history": limits.HISTORY,
-            "n": limits.BEST,
-            "items": limits.ITEMS,
-            "body_bytes": bounds.body_bytes,
-        },
-        "ranks": ranks(predictor),
-        "rank": ranks(predictor)[0],
-        "genres": list(predictor.genres),
-        "decades": loaded.metadata.decades,
-        "noun": noun or loaded.metadata.noun,
-        "samples": loaded.samples,
-    }
-
-
-def version(loaded: LoadedModel) -> Answer:
-    predictor = loaded.predictor
-    return {
-        "cfnade": __version__,
-        "python": platform.python_version(),
-        "model": {
-            "name": loaded.name,
-            "side": predictor.fitted.side,
-            "levels": len(predictor.scale) if predictor.fitted.rates else 0,
-            "items": len(predictor.items.table),
-            "fingerprint": loaded.fingerprint,
-            "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
-        },
-    }
-
-
-# -- parts ---------------------------------------------------------------------------------------
-
-
-def ranks(predictor: Predictor) -> list[RankBy]:
-    """What lists may be ranked by; the first is what they are if nothing is said."""
-    picked: list[RankBy] = ["picked"] if predictor.fitted.interaction_model is not None else []
-    rated: list[RankBy] = ["expected", "at_least", "quantile"]
-    return [*picked, *(rated if predictor.fitted.rates else [])]
-
-
-def _check_time(predictor: Predictor, time: int | None) -> None:
-    if predictor.fitted.needs_times and time is None:
-        raise ApiError(
-            422, "this model knows time: say when, as time in seconds since 1970", where="time"
-        )
-    if time is not None and not predictor.fitted.needs_times:
-        raise ApiError(422, "this model does not know time; leave time out", where="time")
-
-
-def _predictions(
-    predictor: Predictor, who: ResolvedUser, indices: list[int], time: int | None = None
-) -> list[Answer]:
-    if not indices:
-        return []
-    said = predictor.predicted(np.array(indices), who.user, history=who.history, times=time)
-    return _distributions(
-        predictor, said.items, said.predictions, said.probabilities, said.known_of_item
-    )
-
-
-def listed(loaded: LoadedModel, best: UserTopN) -> list[Answer]:
-    """The lines of a list."""
-    predictor, counts = loaded.predictor, best.known_of_items
-    genres = [loaded.metadata.genres[item] for item in best.items.tolist()]
+def recommended_rows(model: LoadedModel, top: UserTopN) -> list[Row]:
+    """Return a list of recommendations."""
+    predictor = model.predictor
     if predictor.fitted.rates:
-        said = best.predictions, best.probabilities, counts
-        items = _distributions(predictor, best.items, *said)
+        values = top.predictions, top.probabilities, top.n_item_ratings
+        rows = _prediction_rows(predictor, top.items, *values)
     else:
-        items = _named(predictor, best.items)
-        nothing = dict.fromkeys(_SAID)
-        items = [
-            name | nothing | {"ratings": count}
-            for name, count in zip(items, counts.tolist(), strict=True)
+        empty = dict.fromkeys(_RATING_FIELDS)
+        counts = top.n_item_ratings.tolist()
+        rows = [
+            row | empty | {"n_item_ratings": count}
+            for row, count in zip(named_rows(predictor, top.items), counts, strict=True)
         ]
-    picks = [None] * len(items) if best.picks is None else best.picks.tolist()
-    lines = zip(items, best.scores.tolist(), picks, genres, strict=True)
+    probabilities = [None] * len(rows) if top.picks is None else top.picks.tolist()
+    genres = [model.metadata.genres[item] for item in top.items.tolist()]
+    columns = zip(rows, top.scores.tolist(), probabilities, genres, strict=True)
     return [
-        item | {"rank": rank, "score": score, "pick": pick, "genres": own}
-        for rank, (item, score, pick, own) in enumerate(lines, 1)
+        row | {"rank": rank, "score": score, "interaction_probability": probability, "genres": own}
+        for rank, (row, score, probability, own) in enumerate(columns, 1)
     ]
 
 
-def of_new(predictor: Predictor, who: ResolvedUser, name: int | str, item: What) -> Answer:
-    """What is said of a new item, under the name that it was given."""
-    said = predictor.predicted_of_new(item, who.user, history=who.history)
-    (answer,) = _described(
-        predictor, [{"item": name, "title": None}], *said[1:3], said.known_of_item, [None]
-    )
-    return answer
+def catalog_rows(model: LoadedModel, indices: IntArray) -> list[Row]:
+    """Return items with the number of their training ratings."""
+    rows, counts = named_rows(model.predictor, indices), model.counts[indices].tolist()
+    return [row | {"n_item_ratings": count} for row, count in zip(rows, counts, strict=True)]
 
 
-def _distributions(
-    predictor: Predictor,
-    indices: IntArray,
-    means: FloatArray,
-    chances: FloatArray,  # (n, K)
-    counts: IntArray,
-) -> list[Answer]:
-    """Items with what is said of each."""
-    usual = predictor.usual[indices].tolist()
-    return _described(predictor, _named(predictor, indices), means, chances, counts, usual)
-
-
-def _described(
-    predictor: Predictor,
-    names: list[Answer],
-    means: FloatArray,
-    chances: FloatArray,  # (n, K)
-    counts: IntArray,
-    usual: list[Any],
-) -> list[Answer]:
-    """The same of items by name, column by column: a list of 500 takes no time."""
-    values = predictor.scale.array()
-    low, median, high = quantiles(chances, values, np.array([_TAIL, 0.5, 1 - _TAIL]))
-    columns = {
-        "expected": means.tolist(),
-        "std": np.sqrt((chances * np.square(values - means[:, None])).sum(1)).tolist(),
-        "median": median.tolist(),
-        "interval": list(zip(low.tolist(), high.tolist(), strict=True)),
-        "probabilities": chances.tolist(),
-        "usual": usual,
-        "ratings": counts.tolist(),
-    }
-    lines = zip(names, *columns.values(), strict=True)
-    return [named | dict(zip(columns, line, strict=True)) for named, *line in lines]
-
-
-def _or_null(number: float) -> float | None:
-    return None if np.isnan(number) else number
-
-
-def _named(predictor: Predictor, indices: IntArray) -> list[Answer]:
-    """Items by raw id and title."""
+def named_rows(predictor: Predictor, indices: IntArray) -> list[Row]:
+    """Return items by raw id and title."""
     titles, raws = predictor.catalog.titles, predictor.items.table[indices].tolist()
     names = [None] * len(raws) if titles is None else titles[indices].tolist()
     return [{"item": raw, "title": name or None} for raw, name in zip(raws, names, strict=True)]
 
 
-def _by_id(loaded: LoadedModel, text: str, limit: int) -> IntArray:
-    """Without titles: items whose id begins so, the most rated first."""
-    raws = loaded.predictor.items.table[loaded.popular].tolist()
-    fitting = [place for place, raw in enumerate(raws) if str(raw).startswith(text)]
-    return loaded.popular[fitting[:limit]]
+def _predicted(
+    predictor: Predictor, user: ResolvedUser, indices: list[int], timestamp: int | None = None
+) -> list[Row]:
+    if not indices:
+        return []
+    found = predictor.predicted(
+        np.array(indices), user.user, history=user.history, timestamp=timestamp
+    )
+    return _prediction_rows(
+        predictor, found.items, found.predictions, found.probabilities, found.n_item_ratings
+    )
+
+
+def _new_item_row(predictor: Predictor, user: ResolvedUser, name: int | str, item: Entities) -> Row:
+    found = predictor.predicted_of_new(item, user.user, history=user.history)
+    rows = [{"item": name, "title": None}]
+    values = found.predictions, found.probabilities, found.n_item_ratings
+    return _distribution_rows(predictor, rows, *values, [None])[0]
+
+
+def _prediction_rows(
+    predictor: Predictor,
+    indices: IntArray,
+    means: FloatArray,
+    probabilities: FloatArray,  # (n, K)
+    counts: IntArray,
+) -> list[Row]:
+    """Return predictions of items, with how all users rated them."""
+    baseline = predictor.baseline[indices].tolist()
+    rows = named_rows(predictor, indices)
+    return _distribution_rows(predictor, rows, means, probabilities, counts, baseline)
+
+
+def _distribution_rows(
+    predictor: Predictor,
+    rows: list[Row],
+    means: FloatArray,
+    probabilities: FloatArray,  # (n, K)
+    counts: IntArray,
+    baseline: list[Any],
+) -> list[Row]:
+    """Describe distributions column by column, which costs little for a list of 500."""
+    values = predictor.scale.array()
+    low, median, high = quantiles(probabilities, values, np.array([_TAIL, 0.5, 1 - _TAIL]))
+    deviations = np.square(values - means[:, None])
+    columns = {
+        "prediction": means.tolist(),
+        "std": np.sqrt((probabilities * deviations).sum(1)).tolist(),
+        "median": median.tolist(),
+        "interval": list(zip(low.tolist(), high.tolist(), strict=True)),
+        "probabilities": probabilities.tolist(),
+        "baseline": baseline,
+        "n_item_ratings": counts.tolist(),
+    }
+    lines = zip(rows, *columns.values(), strict=True)
+    return [row | dict(zip(columns, line, strict=True)) for row, *line in lines]
+
+
+def _check_timestamp(predictor: Predictor, timestamp: int | None) -> None:
+    if predictor.fitted.needs_times and timestamp is None:
+        raise ApiError(
+            422,
+            "this model uses timestamps: give timestamp, in seconds since 1970",
+            field="timestamp",
+        )
+    if timestamp is not None and not predictor.fitted.needs_times:
+        raise ApiError(422, "this model uses no timestamps; leave timestamp out", field="timestamp")
+
+
+def _or_null(number: float) -> float | None:
+    return None if np.isnan(number) else number

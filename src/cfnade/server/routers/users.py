@@ -1,144 +1,194 @@
-"""The addresses of people, as the application knows them."""
+"""Stored ratings of users, recommendations from them, tokens and erasure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.routing import APIRoute
-from pydantic_core import to_json
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from cfnade.online.event_store import Event
-from cfnade.server import person_schemas as schemas
-from cfnade.server.auth import Authenticator, is_person, require_service, require_user
-from cfnade.server.errors import ApiError
-from cfnade.server.model_registry import ModelRegistry
-from cfnade.server.queries import check_rating, check_ratings
-from cfnade.server.settings import WorkerPool
-from cfnade.server.user_ratings import UserRatings
+from cfnade.online.event_store import AppendResult, Event, StoredRating
+from cfnade.server import schemas
+from cfnade.server.auth import Authenticator, UserId, require_service, require_user
+from cfnade.server.bodies import JsonRoute
+from cfnade.server.dependencies import Model, Pool, Ratings, json_response
+from cfnade.server.errors import ApiError, problem_responses
+from cfnade.server.model_registry import LoadedModel
+from cfnade.server.queries import (
+    check_different,
+    check_rating,
+    id_index,
+    item_names,
+    known_ids,
+    rating_levels,
+    resolve_stored_user,
+    unknown_item,
+    user_index,
+)
+from cfnade.server.ranking import rank_items
+from cfnade.server.routers.inference import recommended_rows
 
-_READS = (404, 422, 503, 504)
-_WRITES = (404, 422, 503, 504)
-_BODY = (408, 413, 415)
+Row = dict[str, Any]
+_BODY = (408, 413)
+User = Annotated[str, Depends(require_user)]
 
-Person = Annotated[schemas.PersonId, Path()]
-Item = Annotated[schemas.ItemId, Path()]
-
-
-Refusals = Callable[..., dict[int | str, dict[str, Any]]]
-
-
-def person_router(
-    visitors: UserRatings,
-    models: ModelRegistry,
-    work: WorkerPool,
-    tokens: Authenticator | None,
-    *,
-    route: type[APIRoute],
-    refusals: Refusals,
-) -> APIRouter:
-    """All addresses below /people; tokens are None where everybody may do all."""
-    api = APIRouter(route_class=route)
-    _add_writes(api, visitors, models, refusals)
-    _add_reads(api, visitors, models, work, refusals)
-    if tokens is not None:
-        _add_token(api, models, tokens, refusals)
-    return api
+router = APIRouter(
+    prefix="/users/{user_id}",
+    tags=["users"],
+    route_class=JsonRoute,
+    responses=problem_responses(422, 503, 504),
+)
+token_router = APIRouter(prefix="/users/{user_id}", tags=["users"], route_class=JsonRoute)
+"""Routes of a service with a key."""
 
 
-def _add_writes(
-    api: APIRouter, visitors: UserRatings, models: ModelRegistry, refusals: Refusals
+@router.get("/ratings", response_model=schemas.UserRatingsResponse)
+async def list_ratings(user: User, model: Model, ratings: Ratings) -> Response:
+    """Return the current ratings of a user."""
+    stored = await ratings.ratings(model, user)
+    in_training_data = bool(stored) and user_index(model.predictor, user) >= 0
+    rows = [
+        _rating_row(model, rating.item_id, rating.rating, rating.timestamp) for rating in stored
+    ]
+    return json_response(
+        dict, {"user_id": user, "in_training_data": in_training_data, "ratings": rows}
+    )
+
+
+@router.post(
+    "/ratings",
+    response_model=schemas.ChangedRatingsResponse,
+    responses=problem_responses(*_BODY),
+)
+async def add_ratings(
+    user: User, body: schemas.StoredRatingsRequest, model: Model, ratings: Ratings
+) -> Response:
+    """Store several ratings of a user; unknown items are named in the response."""
+    if not model.predictor.fitted.rates:
+        raise ApiError(422, "this model knows no ratings; PUT each item without one")
+    rating_levels(model.predictor, body.ratings)
+    names = item_names(body.ratings)
+    items = await ratings.find_items(model, [str(name) for name in names])
+    check_different([item for item in items if item is not None])
+    events = [
+        Event(user, item, "rating", entry["rating"])
+        for entry, item in zip(body.ratings, items, strict=True)
+        if item is not None
+    ]
+    results = await ratings.append(model, events)
+    unknown = [name for name, item in zip(names, items, strict=True) if item is None]
+    rows = [
+        _changed_row(model, event, result) for event, result in zip(events, results, strict=True)
+    ]
+    return json_response(dict, {"ratings": rows, "unknown_items": unknown})
+
+
+@router.put(
+    "/ratings/{item_id:path}",
+    response_model=schemas.ChangedRatingResponse,
+    responses=problem_responses(404, *_BODY),
+)
+async def put_rating(
+    user: User,
+    item_id: schemas.ItemPath,
+    body: schemas.StoredRatingRequest,
+    model: Model,
+    ratings: Ratings,
+) -> Response:
+    """Store the rating of an item, in place of an earlier one; it is durable when answered."""
+    check_rating(model.predictor, body.rating)
+    (item,) = await ratings.find_items(model, [item_id])
+    if item is None:
+        raise unknown_item(item_id, "item_id")
+    event = Event(user, item, "interaction" if body.rating is None else "rating", body.rating)
+    (result,) = await ratings.append(model, [event])
+    return json_response(_changed_row, model, event, result)
+
+
+@router.delete("/ratings/{item_id:path}", status_code=204)
+async def delete_rating(
+    user: User, item_id: schemas.ItemPath, model: Model, ratings: Ratings
 ) -> None:
-    address = "/people/{person}/ratings/{item:path}"
+    """Withdraw a rating."""
+    (item,) = await ratings.find_items(model, [item_id])
+    await ratings.append(model, [Event(user, item or item_id, "withdrawal")])
 
-    @api.put(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES, *_BODY))
-    async def rate(
-        request: Request, person: Person, item: Item, rating: schemas.RatingIn
-    ) -> Response:
-        """Keep what a person says of an item; the latest counts. It is on disk when answered."""
-        require_user(request, person)
-        loaded = models.current()
-        stars = rating.rating
-        if loaded.predictor.fitted.rates:
-            check_rating(loaded.predictor, stars)
-        elif stars is not None:
-            raise ApiError(422, "rating: this model knows no ratings; leave it out", where="rating")
-        kind: Any = "interaction" if stars is None else "rating"
-        said = Event(person, item, kind, stars)
-        return _json(await visitors.say(loaded, said, may_name=not is_person(request)))
 
-    @api.post(
-        "/people/{person}/ratings",
-        response_model=schemas.RatingsOut,
-        responses=refusals(*_WRITES, *_BODY),
+@router.delete("", status_code=204, dependencies=[Depends(require_service)])
+async def erase_user(user_id: UserId, ratings: Ratings) -> None:
+    """Erase everything that is stored about a user."""
+    await ratings.erase_user(user_id)
+
+
+@router.get("/recommendations", response_model=schemas.UserRecommendationResponse)
+async def recommend(
+    user: User,
+    query: Annotated[schemas.UserRankingQuery, Query()],
+    model: Model,
+    ratings: Ratings,
+    pool: Pool,
+) -> Response:
+    """Return the top-n items for a user, from their current ratings."""
+    stored = await ratings.ratings(model, user)
+    return await pool.run(json_response, user_recommendations, model, user, stored, query)
+
+
+@token_router.post(
+    "/tokens",
+    status_code=201,
+    response_model=schemas.TokenResponse,
+    responses=problem_responses(*_BODY, 422),
+    dependencies=[Depends(require_service)],
+)
+async def issue_token(
+    request: Request, user_id: UserId, body: schemas.TokenRequest
+) -> schemas.TokenResponse:
+    """Issue a token with which a user may read and change their own ratings."""
+    authenticator: Authenticator = request.app.state.authenticator
+    token = authenticator.issue_token(user_id, body.expires_in)
+    return schemas.TokenResponse(
+        access_token=token, token_type="Bearer", expires_in=body.expires_in
     )
-    async def rate_all(request: Request, person: Person, given: schemas.RatingsIn) -> Response:
-        """Keep several ratings of a person; items that are not known are named, and not kept."""
-        require_user(request, person)
-        loaded = models.current()
-        if not loaded.predictor.fitted.rates:
-            raise ApiError(422, "this model knows no ratings; PUT each item without one")
-        check_ratings(loaded.predictor, given.ratings)
-        return _json(await visitors.say_all(loaded, person, given.ratings))
-
-    @api.delete(
-        "/people/{person}", response_model=schemas.ForgottenOut, responses=refusals(422, 503, 504)
-    )
-    async def forget(request: Request, person: Person) -> Response:
-        """Remove all that is kept of a person; for the service key."""
-        require_service(request)
-        return _json(await visitors.forget(person))
-
-    @api.delete(address, response_model=schemas.RatingOut, responses=refusals(*_WRITES))
-    async def withdraw(request: Request, person: Person, item: Item) -> Response:
-        """Take back what a person said of an item: it counts no longer."""
-        require_user(request, person)
-        said = Event(person, item, "withdrawal")
-        return _json(await visitors.say(models.current(), said, may_name=False))
 
 
-def _add_reads(
-    api: APIRouter,
-    visitors: UserRatings,
-    models: ModelRegistry,
-    work: WorkerPool,
-    refusals: Refusals,
-) -> None:
-    @api.get("/people/{person}", response_model=schemas.PersonOut, responses=refusals(*_READS))
-    async def about(request: Request, person: Person) -> Response:
-        """What a person said and what counts of it."""
-        require_user(request, person)
-        return _json(await visitors.about(models.current(), person))
-
-    @api.get(
-        "/people/{person}/recommendations",
-        response_model=schemas.PersonListOut,
-        responses=refusals(*_READS),
-    )
-    async def recommendations(
-        request: Request, person: Person, asked: Annotated[schemas.PersonListQuery, Query()]
-    ) -> Response:
-        """The best items for a person, by all that they said, and nothing that they rated."""
-        require_user(request, person)
-        return _json(await visitors.recommend(models.current(), person, asked, work))
+# -- computed in a thread ------------------------------------------------------------------------
 
 
-def _add_token(
-    api: APIRouter, models: ModelRegistry, tokens: Authenticator, refusals: Refusals
-) -> None:
-    @api.post(
-        "/people/{person}/token",
-        response_model=schemas.TokenOut,
-        responses=refusals(422, 503, *_BODY),
-    )
-    async def token(request: Request, person: Person, wish: schemas.TokenIn) -> Response:
-        """A token with which a person may ask for themselves, for a while; for the service key."""
-        require_service(request)
-        models.current()
-        signed = tokens.signed(person, wish.seconds)
-        return _json({"token": signed, "seconds": wish.seconds})
+def user_recommendations(
+    model: LoadedModel,
+    user_id: str,
+    stored: Sequence[StoredRating],
+    query: schemas.UserRankingQuery,
+) -> Row:
+    predictor = model.predictor
+    user = resolve_stored_user(predictor, user_id, stored)
+    candidates, unknown = known_ids(predictor, query.candidate_items, texts=True)
+    excluded, unknown_too = known_ids(predictor, query.exclude_items, texts=True)
+    if query.exclude_seen:
+        rated = [one.item_id for one in stored if id_index(predictor.items, one.item_id) >= 0]
+        excluded = [*(excluded or []), *(predictor.items.typed(item) for item in rated)]
+    top = rank_items(model, user, query, candidates, excluded)
+    return {
+        "items": recommended_rows(model, top),
+        "n_hidden_items": top.n_hidden_items,
+        "min_ratings": top.min_ratings,
+        "n_user_ratings": len(stored) if user.history is None else len(user.history),
+        "unknown_items": [*unknown, *unknown_too],
+    }
 
 
-def _json(said: Any) -> Response:
-    return Response(to_json(said), media_type="application/json")
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def _rating_row(model: LoadedModel, item: str, rating: float | None, timestamp: int) -> Row:
+    """Return a stored rating, with the id and title that the model has for the item."""
+    index, titles = id_index(model.predictor.items, item), model.predictor.catalog.titles
+    raw = item if index < 0 else model.predictor.items.raw(index)
+    title = None if index < 0 or titles is None else titles[index] or None
+    return {"item": raw, "title": title, "rating": rating, "timestamp": timestamp}
+
+
+def _changed_row(model: LoadedModel, event: Event, result: AppendResult) -> Row:
+    row = _rating_row(model, event.item_id, event.rating, result.timestamp)
+    in_model = id_index(model.predictor.items, event.item_id) >= 0
+    return row | {"changed": result.event_id is not None, "in_model": in_model}

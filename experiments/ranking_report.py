@@ -1,0 +1,202 @@
+"""Write docs/lists.md from the records of ranking.py and of `cfnade compare --ranking`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfnade_baselines.compare import FitResult
+from cfnade_baselines.registry import load_preset
+from cfnade_baselines.report import summarize
+from cfnade_baselines.results_file import ResultsFile
+from experiments.runner import RESULTS
+from experiments.tables import markdown_table
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "lists.md"
+_HEAD = """# How good lists are
+
+Made by `python -m experiments.ranking` from `experiments/results/`; nothing is typed by hand.
+The figures of cfnade are those of release 0.2, before the components of
+[picks.md](picks.md). On your data: `cfnade compare DATA --ranking`.
+NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
+people.
+"""
+_IALS = ("factors", "unobserved_weight", "regularization", "epochs")
+_PUBLISHED = [
+    ["published: Mult-VAE", ".386", ".351", ".444"],
+    ["published: EASE", ".393", ".362", ".445"],
+    ["published: RecVAE", ".394", ".361", ".452"],
+    ["published: VASP", ".406", ".372", ".457"],
+    ["published: H+Vamp (gated)", ".409", ".376", ".463"],
+]
+
+
+def write_page() -> None:
+    """Write the page from the records that exist."""
+    records = {r["name"]: r for r in ResultsFile(RESULTS / "ranking.jsonl", ("name",)).records()}
+    sections = {
+        "netflix": _netflix,
+        "people": _people,
+        "rated": _rated,
+        "tastes": _tastes,
+    }
+    parts = [_HEAD]
+    for name, make in sections.items():
+        if name in records:
+            related = {key: records[key] for key in ("rivals", "search") if key in records}
+            parts.append(make(records[name] | related))
+    parts.append(_rivals())
+    PAGE.write_text("\n".join(parts))
+
+
+def _machine(found: dict[str, Any]) -> str:
+    one = found["machine"]
+    return (
+        f"{one['cpu']}, {one['threads']} threads, {one['date'][:10]}, commit {one['commit']}, load "
+        f"{one['load']} at the end."
+    )
+
+
+def _figure(pair: list[float]) -> str:
+    return f"{pair[0]:.4f} ± {pair[1]:.4f}"
+
+
+def _netflix(found: dict[str, Any]) -> str:
+    names = {"cfnade": "**cfnade**", "cfnade: nade": "its CF-NADE alone"}
+    names |= {"cfnade: linear": "its linear path alone (EASE)"}
+    names |= {"cfnade: posterior": "its factored path alone"}
+    names |= {"cfnade: set-nade": "its CF-NADE alone", "cfnade: ease": "its EASE alone"}
+    lines = [
+        [names.get(name, name), *(_figure(scores[key]) for key in scores)]
+        for name, scores in found["scores"].items()
+    ]
+    lines += _theirs(found.get("rivals"))
+    ahead = found["ahead_of"].get("cfnade: ease", found["ahead_of"].get("cfnade: linear"))
+    seconds = found["seconds"]
+    text = f"## Netflix, Liang's protocol, {found['people']:,} held-out people\n\n"
+    text += f"{_machine(found)} 99.55 % of the ratings. From the parsed file to the model "
+    text += (
+        f"{seconds['reading and training'] / 60:.1f} minutes. Asked: .406/.372/.457; goal above "
+    )
+    text += ".409/.376/.463.\n\n"
+    text += markdown_table(["", "NDCG@100", "R@20", "R@50"], lines + _PUBLISHED)
+    if ahead:
+        text += f"\nPaired, ahead of EASE by {_figure(ahead)} NDCG@100.\n"
+    return text + _tuned(found.get("rivals"), found.get("search"))
+
+
+def _theirs(final: dict[str, Any] | None) -> list[list[str]]:
+    """Rivals on the same people."""
+    if final is None:
+        return []
+    ials = f"iALS (irspack, {final['ials']['factors']} factors, tuned on a sample)"
+    return [
+        [ials if name == "iALS" else name, *(_figure(row[key]) for key in row)]
+        for name, row in final["scores"].items()
+    ]
+
+
+def _tuned(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
+    """How iALS was tuned, and what the chosen one got."""
+    if search is None:
+        return ""
+    text = f"\niALS (irspack), tuned on {search['people']:,} training people and "
+    text += f"{search['asked']:,} validation people (NDCG@100):\n\n"
+    lines = [
+        [*(f"{one['options'][key]:g}" for key in _IALS), f"{one['valid']:.4f}"]
+        for one in search["tried"]
+    ]
+    text += markdown_table(["factors", "unobserved weight", "penalty", "epochs", "NDCG@100"], lines)
+    if final is None:
+        return text + "\nThe chosen one was not run on all training people yet.\n"
+    ials = final["ials"]
+    text += f"\nThe row above is {ials['factors']} factors, {ials['unobserved_weight']:g}, "
+    text += f"{ials['regularization']:g}, {ials['epochs']} epochs on all training people: "
+    text += f"{final['cpu_seconds']['ials'] / 60:.0f} processor minutes (EASE: "
+    text += f"{final['cpu_seconds']['ease'] / 60:.0f}); its share in the blend, chosen on "
+    return text + f"validation, is {final['weight']:g}.\n"
+
+
+def _people(found: dict[str, Any]) -> str:
+    rows = found["rows"]
+    names = [*rows[0]["scores"]]
+    lines = []
+    for name in names:
+        each = [row["scores"][name]["ndcg@100"][0] for row in rows]
+        others = [
+            np.mean([row["scores"][name][key][0] for row in rows])
+            for key in ("capped_recall@20", "capped_recall@50")
+        ]
+        gap = _paired([row["ahead_of"][name] for row in rows]) if name != "cfnade" else ""
+        shown = [f"{np.mean(each):.4f} ± {np.std(each, ddof=1):.4f}"]
+        lines.append([name, *shown, *(f"{value:.4f}" for value in others), gap])
+    seeds = ", ".join(str(row["seed"]) for row in rows)
+    text = f"## MovieLens 1M, {found['held']} people held out, {len(rows)} seeds\n\n"
+    text += (
+        f"{_machine(found)} Seeds of the split: {seeds}; ± is the deviation over them. Rivals have "
+    )
+    text += (
+        "the options that validation chose on the first seed; its test part was in view while ours "
+    )
+    text += "was developed, the others' were not.\n\n"
+    head = ["", "NDCG@100", "R@20", "R@50", "ours is ahead by (paired)"]
+    return text + markdown_table(head, lines)
+
+
+def _paired(gaps: list[list[float]]) -> str:
+    """The mean over seeds of paired differences, with the error over all people."""
+    mean = np.mean([gap[0] for gap in gaps])
+    error = np.sqrt(np.sum([gap[1] ** 2 for gap in gaps])) / len(gaps)
+    return f"{mean:+.4f} ± {error:.4f}"
+
+
+def _rated(found: dict[str, Any]) -> str:
+    lines = [[name, *(_figure(row[key]) for key in row)] for name, row in found["rows"].items()]
+    text = "## Rating data: MovieLens 1M, authors:1234\n\n"
+    text += f"{_machine(found)} All users with a test rating of 4 or more; items rated in train or "
+    text += 'validation are not listed. One model, `side="user", lists=True`: test RMSE '
+    text += f"{found['rmse']:.4f}, {found['seconds']:.0f} s of training, of which "
+    text += f"{found['seconds_of_lists']:.0f} s for lists. Asked: NDCG@10 of .30, ahead of EASE on "
+    text += "the same likes.\n\n"
+    return text + markdown_table(["ranked by", "NDCG@10", "recall@20", "precision@10"], lines)
+
+
+def _tastes(found: dict[str, Any]) -> str:
+    text = "## Four opposite tastes\n\n"
+    text += (
+        f"{_machine(found)} A new person gives five stars to the ten most liked films of a genre "
+    )
+    text += (
+        "of MovieLens 1M. The share of the top 20 that has the genre (asked: half, on average), "
+    )
+    text += "and how many films two lists share (asked: at most 2). No filter.\n\n"
+    lines = []
+    genres: list[str] = []
+    for name in ("picked and liked", "picked"):
+        one = found[name]
+        genres = [*one["shares"]]
+        shares = [f"{100 * share:.0f} %" for share in one["shares"].values()]
+        mean = f"{100 * np.mean(list(one['shares'].values())):.0f} %"
+        shared = f"{np.mean(one['shared']):.2f}, at most {max(one['shared'])}"
+        lines.append([name, *shares, mean, shared])
+    return text + markdown_table(["ranked by", *genres, "mean", "shared by two lists"], lines)
+
+
+def _rivals() -> str:
+    records = ResultsFile(RESULTS / "comparison.jsonl").records()
+    results = [
+        FitResult(name, load_preset(name, "ranking").title, record["split"], record["scores"])
+        for record in records
+        for name in [record["name"]]
+        if record["task"] == "ranking"
+    ]
+    lines = []
+    for row in summarize(results, "ranking"):
+        metrics = ("ndcg@100", "capped_recall@20", "capped_recall@50", "fit_cpu_seconds")
+        means = [figure.mean for name in metrics if (figure := row.figures[name])]
+        lines.append([row.title, *(f"{mean:.4f}" for mean in means[:3]), f"{means[3]:.1f}"])
+    text = "## Rivals, tuned on validation\n\nMovieLens 1M, `liang:600`, one thread of an AMD EPYC "
+    text += "with other work beside; processor seconds of the last fit.\n\n"
+    return text + markdown_table(["", "NDCG@100", "R@20", "R@50", "CPU s"], lines)

@@ -1,0 +1,107 @@
+// What the list is asked to be: one knob, whose meaning follows what the model knows; genres and decades.
+
+import { byId, el, on } from "./dom.js";
+
+// Each step changes about as many films as the one before: chances to be picked differ a
+// thousandfold, those to be liked hardly, so the steps towards liking lie close to 1.
+const TASTES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
+const OWN = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
+
+const TASTE = {
+  title: "What should come first?",
+  ends: ["Likely picks", "Highest ratings"],
+  sides: ["towards picks", "towards ratings"],
+  middle: "picked and liked",
+  range: [-2, 6],
+  ask: (knob) => ({ balance: TASTES[knob + 2] }),
+  note: (knob) =>
+    ({
+      "-2": "What people like you pick: ranked by the chance that it is your next.",
+      0: "Ranked by the chance that you pick it next and like it.",
+      6: "What you would rate highest: ranked by the chance that you rate it highly.",
+    })[knob] ?? `Ranked by both; ${knob < 0 ? "picks count" : "your rating counts"} more.`,
+};
+const PERSONAL = {
+  title: "How much of you?",
+  ends: ["Everybody’s favourites", "Special to you"],
+  sides: ["towards everybody", "towards you"],
+  middle: "expected rating",
+  range: [-4, 4],
+  ask: (knob) => ({ personalization: OWN[knob + 4] }),
+  note: (knob) =>
+    ({
+      "-4": "Ranked by how people in general rated them.",
+      0: "Ranked by the expected rating.",
+    })[knob] ?? `What you would rate differently from others counts ${OWN[knob + 4]} times.`,
+};
+
+/** Without ratings there is nothing to weigh. */
+const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? TASTE : PERSONAL) : null);
+
+/** The part of a request that says it; the middle says nothing. */
+export function rankingOptions({ knob, genres, decades, thin, away }, model) {
+  const kind = kindOf(model);
+  return {
+    ...(kind && knob ? kind.ask(knob) : {}),
+    ...(genres.length ? { genres } : {}),
+    ...(decades.length ? { decades } : {}),
+    ...(thin ? { min_ratings: 0 } : {}),
+    ...(away.length ? { exclude_items: away.map(({ item }) => item).slice(0, model.limits.items) } : {}),
+  };
+}
+
+export function mountFilters({ model, store }) {
+  const kind = kindOf(model);
+  byId("dial").hidden = kind === null;
+  byId("filters").hidden = model.genres.length + model.decades.length === 0;
+  byId("ranking").hidden = byId("dial").hidden && byId("filters").hidden;
+  if (kind) mountKnob(kind, store);
+  const decades = model.decades.map(({ decade }) => chip("decades", decade, `${decade}s`, store));
+  const genres = model.genres.map((genre) => chip("genres", genre, genre, store));
+  byId("genre-chips").replaceChildren(...genres);
+  byId("decade-chips").replaceChildren(...decades);
+  on("all-chips", "click", () => {
+    const open = byId("filters").classList.toggle("open");
+    byId("all-chips").setAttribute("aria-expanded", String(open));
+  });
+  on("no-chips", "click", () => store.set({ genres: [], decades: [] }));
+  const show = () => {
+    const { genres: some, decades: times } = store.state;
+    byId("no-chips").hidden = some.length + times.length === 0;
+    for (const node of [...genres, ...decades]) node.show();
+  };
+  store.listen(show);
+  show();
+}
+
+function mountKnob({ title, ends, sides, middle, note, range }, store) {
+  const knob = byId("knob");
+  [knob.min, knob.max] = range.map(String);
+  byId("knob-title").textContent = title;
+  [byId("knob-from").textContent, byId("knob-to").textContent] = ends;
+  const show = () => {
+    const { knob: at } = store.state;
+    byId("knob-note").textContent = note(at);
+    const most = Math.abs(range[at < 0 ? 0 : 1]);
+    const side = sides[at < 0 ? 0 : 1];
+    knob.setAttribute("aria-valuetext", at ? `${side}, ${Math.abs(at)} of ${most}` : middle);
+  };
+  if (store.state.knob < range[0] || store.state.knob > range[1]) store.note({ knob: 0 });
+  knob.value = String(store.state.knob);
+  knob.addEventListener("input", () => {
+    store.set({ knob: Number(knob.value) });
+    show();
+  });
+  show();
+}
+
+/** A filter that is on or off; of several of a kind any may fit. */
+function chip(kind, value, label, store) {
+  const node = el("button", {}, label);
+  node.show = () => node.setAttribute("aria-pressed", String(store.state[kind].includes(value)));
+  node.addEventListener("click", () => {
+    const others = store.state[kind].filter((one) => one !== value);
+    store.set({ [kind]: others.length === store.state[kind].length ? [...others, value] : others });
+  });
+  return node;
+}

@@ -1,0 +1,123 @@
+// The model's rating scale: its levels, how they are written and how other scales map to it.
+
+const PARTS = [
+  [0.17, "quite sure"],
+  [0.215, "fairly sure"],
+  [0.265, "not so sure"],
+  [Infinity, "could go either way"],
+];
+
+/** Of a model without ratings: one level, picked. */
+export function makeScale({ capabilities: { ratings: starred }, scale }) {
+  const values = starred ? scale : [1];
+  const low = values[0];
+  const high = values[values.length - 1];
+  const span = high - low || 1;
+  // Of two equally near levels the upper one; 1e-9 forgives how binary fractions round.
+  const nearest = (x) =>
+    values.reduce((best, v) => (Math.abs(v - x) <= Math.abs(best - x) + 1e-9 ? v : best));
+  return {
+    starred,
+    noun: starred ? "rating" : "pick",
+    values,
+    low,
+    high,
+    span,
+    unit: high <= 10 ? "stars" : "points",
+    nearest,
+    mean: (chances) => chances.reduce((sum, chance, level) => sum + chance * values[level], 0),
+    has: (x) => values.includes(x),
+    /** A rating between lo and hi, linearly, to the nearest level of this scale. */
+    from: (x, lo, hi) => nearest(low + ((x - lo) / (hi - lo || 1)) * span),
+    text: (x) => String(Number(x.toFixed(2))),
+    show: (x) => x.toFixed(span > 20 ? 0 : 1),
+    /** A change with its sign, to as many digits as the greatest of its company needs. */
+    signed: (x, most) => {
+      const size = Math.abs(x).toFixed(most < span / 40 ? 3 : span > 20 ? 1 : 2);
+      return Number(size) === 0 ? "±0" : (x > 0 ? "+" : "−") + size;
+    },
+    /** How sure, from the spread of the distribution beside the width of the scale. */
+    sure: (std) => PARTS.find(([most]) => std / span < most)[1],
+    /** What a rating is called aloud. */
+    spoken: (x) => `${Number(x.toFixed(2))} of ${high}`,
+    /** Somebody with these films, as the service takes them. */
+    person: (films) =>
+      starred
+        ? { ratings: films.map(({ item, rating }) => ({ item, rating })) }
+        : { interactions: films.map(({ item }) => item) },
+  };
+}
+
+/** At most `most` bars: neighbouring levels of a long scale share one. Each with its chance for the
+    visitor and for people in general. */
+export function bars(values, probabilities, usual, most = 20) {
+  const width = Math.ceil(values.length / most);
+  const out = [];
+  for (let from = 0; from < values.length; from += width) {
+    const levels = values.slice(from, from + width);
+    const over = (chances) => chances.slice(from, from + width).reduce((sum, p) => sum + p, 0);
+    const first = String(levels[0]);
+    const last = String(levels[levels.length - 1]);
+    out.push({ label: first === last ? first : `${first} to ${last}`, chance: over(probabilities), usual: over(usual) });
+  }
+  return out;
+}
+
+// -- What an item is called, and what people do with it: film, book, song … or simply item.
+
+const VERBS = {
+  film: ["seen", "watch"],
+  movie: ["seen", "watch"],
+  show: ["seen", "watch"],
+  book: ["read", "read"],
+  comic: ["read", "read"],
+  song: ["heard", "hear"],
+  album: ["heard", "hear"],
+  artist: ["heard", "hear"],
+  game: ["played", "play"],
+  place: ["been to", "visit"],
+  restaurant: ["been to", "visit"],
+};
+
+const many = (one) =>
+  /[^aeiou]y$/.test(one) ? `${one.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(one) ? `${one}es` : `${one}s`;
+const upper = (text) => text[0].toUpperCase() + text.slice(1);
+
+export function itemWords({ item_name: noun }) {
+  const [done, act] = VERBS[noun] ?? ["tried", "try"];
+  return {
+    one: noun,
+    many: many(noun),
+    a: /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`,
+    Many: upper(many(noun)),
+    done,
+    Later: `${upper(act)} later`,
+  };
+}
+
+/** Put the words where the document has their names: <span data-word="many">. */
+export function fillWords(words) {
+  for (const node of document.querySelectorAll("[data-word]"))
+    node.textContent = words[node.dataset.word];
+}
+
+// -- How an item is called on the page. "Matrix, The (1999)" reads The Matrix, 1999.
+
+const ARTICLES = "The|A|An|Le|La|Les|L'|Il|Lo|El|Los|Las|Der|Die|Das|Un|Une";
+const TITLE_PARTS = new RegExp(`^(.+?)(?:, (${ARTICLES}))?((?: \\([^()]*\\))*?)(?: \\((\\d{4})\\))?$`);
+
+/** The name, other names that the title gives in brackets, and the year (or ""). An id that is a
+    text is a title as good as any; a bare number is shown as one. */
+export function named({ item, title }) {
+  const text = (title || (typeof item === "string" ? item : "")).trim();
+  if (!text) return { name: `No. ${item}`, also: "", year: "" };
+  const [, main, article, also, year] = TITLE_PARTS.exec(text) ?? [null, text, "", "", ""];
+  const front = article ? article + (article.endsWith("'") ? "" : " ") : "";
+  return { name: front + main, also: also.trim(), year: year ?? "" };
+}
+
+/** One line of text: name and year. */
+export function called(film) {
+  const { name, year } = named(film);
+  return year ? `${name} (${year})` : name;
+}

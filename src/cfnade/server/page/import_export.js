@@ -1,0 +1,342 @@
+// Ratings in and out as files: our own CSV, and what Letterboxd, IMDb, Goodreads and MovieLens export.
+
+import { call } from "./api.js";
+import { announce, byId, el, on, plural } from "./dom.js";
+import { called } from "./format.js";
+
+const LARGEST = 8_000_000; // bytes
+const CHUNK = 500; // films in one question, as many as a list may have
+const LONGEST = 200; // characters of a title
+
+export function mountImports({ model, scale, store, words }) {
+  const file = byId("file");
+  on("import", "click", () => file.click());
+  file.addEventListener("change", async () => {
+    const [chosen] = file.files;
+    if (!chosen) return;
+    report(`Reading ${chosen.name} …`);
+    try {
+      const { rows, source } = understand(parse(await textOf(chosen)), scale.starred);
+      finish(await resolve(rows, scale), source, { model, scale, store, words });
+    } catch (error) {
+      report(error.message);
+    }
+    file.value = "";
+  });
+  on("export", "click", () => save(store.state.ratings, scale));
+}
+
+function save(ratings, scale) {
+  const range = `${scale.low}-${scale.high}`;
+  const columns = ["item", "title", "rating", "scale"].slice(0, scale.starred ? 4 : 2);
+  const lines = ratings.map((one) => columns.map((name) => ({ ...one, scale: range })[name]));
+  const text = write([columns, ...lines]);
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  el("a", { href: url, download: `my-${scale.noun}s.csv` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+// -- reading --
+
+async function textOf(chosen) {
+  if (chosen.size > LARGEST) throw new Error(`${chosen.name} is too large for a file of ratings.`);
+  const bytes = await chosen.arrayBuffer();
+  const text = decode(bytes);
+  if (text.startsWith("PK\u0003"))
+    throw new Error(`${chosen.name} is a zip archive: unpack it and choose ratings.csv inside.`);
+  return text;
+}
+
+// By a column that no other has: where a file comes from, and the scale that is used there.
+const SOURCES = [
+  { name: "IMDb", by: "const", range: [1, 10] },
+  { name: "Letterboxd", by: "letterboxd uri", range: [0.5, 5] },
+  { name: "Goodreads", by: "my rating", range: [1, 5] },
+  { name: "MovieLens", by: "movieid", range: [0.5, 5] },
+];
+const plain = (name) => name.trim().toLowerCase().replaceAll("_", "");
+
+/** Rows {item, title, year, rating, range} of a table; a range of null means the model's own.
+    Without stars every film is picked, whatever is said of it. */
+export function understand(lines, starred) {
+  const head = (lines[0] ?? []).map(plain);
+  const at = (...names) => names.map((name) => head.indexOf(name)).find((place) => place >= 0) ?? -1;
+  const source = SOURCES.find(({ by }) => at(by) >= 0);
+  const item = source && source.name !== "MovieLens" ? -1 : at("item", "movieid"); // others' ids mean others
+  const places = { item, title: at("title", "name"), year: at("year", "original publication year") };
+  const rating = at("your rating", "my rating", "rating");
+  if ((starred && rating < 0) || Math.max(places.item, places.title) < 0)
+    throw new Error(
+      starred
+        ? "No ratings found in this file. Its first line must name the columns title and rating; " +
+          "of a Letterboxd export choose ratings.csv."
+        : "Nothing found in this file. Its first line must name the column title.",
+    );
+  const rows = lines.slice(1).map((line) => {
+    const cell = (place) => (line[place] ?? "").trim().slice(0, LONGEST);
+    const year = /^\d{4}$/.test(cell(places.year)) ? Number(cell(places.year)) : null;
+    const film = { item: cell(places.item), title: bare(cell(places.title), source), year };
+    if (!starred) return { ...film, rating: 1, range: null };
+    const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
+    return { ...film, rating: given, range: source?.range ?? rangeOf(cell(at("scale"))) };
+  });
+  return { rows: starred ? rows.filter((row) => !unread(row, source)) : rows, source: source?.name ?? "" };
+}
+
+/** Goodreads puts the series behind a title: "Emma (Classics, #4)". */
+const bare = (title, source) =>
+  source?.name === "Goodreads" ? title.replace(/\s*\([^()]*#[^()]*\)$/, "") : title;
+
+/** Goodreads writes 0 for a book on the shelf that was not rated: no fault of the line. */
+const unread = ({ rating }, source) => source?.name === "Goodreads" && rating === 0;
+
+function rangeOf(text) {
+  const [, low, high] = /^(-?[\d.]+)-(-?[\d.]+)$/.exec(text) ?? [];
+  return Number(low) < Number(high) ? [Number(low), Number(high)] : null;
+}
+
+// -- finding the films --
+
+/** Ratings of the films found, and the names of those that were not or had no usable rating. */
+async function resolve(rows, scale) {
+  const out = { found: new Map(), lost: [], bad: [] };
+  const usable = rows.filter(({ rating, range, ...row }) => {
+    const [low, high] = range ?? [scale.low, scale.high];
+    const fine = rating >= low && rating <= high;
+    if (!fine) out.bad.push(nameOf(row));
+    return fine;
+  });
+  for (let from = 0; from < usable.length; from += CHUNK) {
+    const some = usable.slice(from, from + CHUNK);
+    const films = await lookUp(some, scale);
+    some.forEach((row, at) => {
+      const [low, high] = row.range ?? [scale.low, scale.high];
+      const { item, title } = films[at] ?? {};
+      if (item === undefined) out.lost.push(nameOf(row));
+      else out.found.set(item, { item, title, rating: scale.from(row.rating, low, high) });
+    });
+  }
+  return out;
+}
+
+const nameOf = ({ item, title, year }) =>
+  title ? called({ title: year ? `${title} (${year})` : title }) : `item ${item || "without a name"}`;
+
+/** A film for each row: by id where the id means that title here, too, else by title and year. */
+async function lookUp(rows, scale) {
+  const films = await byIds(rows, scale);
+  const open = [...rows.keys()].filter((at) => !films[at] && rows[at].title);
+  if (!open.length) return films;
+  const { matches } = await call("items/match", { body: { items: open.map((at) => titleAndYear(rows[at])) } });
+  open.forEach((at, place) => (films[at] = matches[place]));
+  return films;
+}
+
+async function byIds(rows, scale) {
+  const ids = rows.map(({ item }) => (/^-?\d{1,15}$/.test(item) ? Number(item) : item));
+  const asked = ids.filter((id) => id !== "");
+  const known = new Map();
+  if (asked.length) {
+    const all = { candidate_items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
+    const { items } = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    for (const film of items) known.set(film.item, film);
+  }
+  return rows.map(({ title }, at) => {
+    const film = known.get(ids[at]);
+    return film && (!title || !film.title || film.title === title) ? film : null;
+  });
+}
+
+function titleAndYear({ title, year }) {
+  const [, rest, own] = /^(.+?)(?:\s*\((\d{4})\))?$/.exec(title);
+  return year || own ? { title: rest, year: year ?? Number(own) } : { title };
+}
+
+// -- telling --
+
+function finish({ found, lost, bad }, source, { model, scale, store, words }) {
+  const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
+  const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
+  if (found.size) store.replace(ratings);
+  const { ratings: history } = model.limits;
+  const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
+  report(`${plural(found.size, scale.noun)} imported${source && ` from ${source}`}.${cut}`, [
+    [`${plural(lost.length, words.one, words.many)} not found in this catalogue`, lost],
+    [`${plural(bad.length, "line")} without a usable rating`, bad],
+  ]);
+}
+
+function report(text, lists = []) {
+  const box = byId("report");
+  const close = { class: "remove", "aria-label": "Close" };
+  const details = lists
+    .filter(([, names]) => names.length)
+    .map(([heading, names]) => {
+      const list = el("ul", {}, ...names.map((name) => el("li", {}, name)));
+      return el("details", {}, el("summary", {}, heading), list);
+    });
+  box.hidden = false;
+  box.replaceChildren(
+    el("p", {}, text),
+    el("button", { ...close, onclick: () => (box.hidden = true) }, "×"),
+    ...details,
+  );
+}
+
+// -- Comma-separated text: quotes, doubled quotes, line ends of any kind, a byte-order mark.
+
+/** Lines of fields. The separator (comma, semicolon or tab) is the first line's commonest. */
+export function parse(text) {
+  const source = text.replace(/^\uFEFF/, "");
+  const separator = separatorOf(source);
+  const lines = [];
+  let line = [];
+  let field = "";
+  let quoted = false;
+  const endLine = () => {
+    line.push(field);
+    if (line.length > 1 || line[0] !== "") lines.push(line);
+    line = [];
+    field = "";
+  };
+  for (let at = 0; at < source.length; at += 1) {
+    const sign = source[at];
+    if (quoted) {
+      if (sign !== '"') field += sign;
+      else if (source[at + 1] === '"') field += source[(at += 1)];
+      else quoted = false;
+    } else if (sign === '"' && field === "") quoted = true;
+    else if (sign === separator) {
+      line.push(field);
+      field = "";
+    } else if (sign === "\n" || sign === "\r") {
+      if (sign === "\r" && source[at + 1] === "\n") at += 1;
+      endLine();
+    } else field += sign;
+  }
+  endLine();
+  return lines;
+}
+
+function separatorOf(source) {
+  const first = source.slice(0, source.search(/[\r\n]|$/)).replace(/"[^"]*"/g, "");
+  const count = (sign) => first.split(sign).length;
+  return [",", ";", "\t"].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+}
+
+export function write(lines) {
+  const field = (value) => {
+    const text = String(value ?? "");
+    return /[",\r\n;\t]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return lines.map((line) => line.map(field).join(",") + "\r\n").join("");
+}
+
+/** The text of a file: UTF-8, or else Windows' western code page. */
+export function decode(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
+// -- Ratings in a link: behind the #, which browsers keep to themselves.
+
+const MOST = 200; // ratings in one link
+const PREFIX = "#mine=";
+
+const pack = (value) => {
+  const bytes = new TextEncoder().encode(JSON.stringify(value));
+  const text = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+};
+
+function unpack(text) {
+  const bytes = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes, (sign) => sign.charCodeAt(0))));
+}
+
+/** The address of this page with these ratings in it. */
+function linkTo(ratings, model) {
+  const kept = ratings.slice(0, MOST).map(({ item, rating }) => [item, rating]);
+  const { origin, pathname } = location;
+  return origin + pathname + PREFIX + pack({ of: model.n_items, films: kept });
+}
+
+export function mountShare({ model, scale, store }) {
+  on("share", "click", async () => {
+    const { ratings } = store.state;
+    const link = linkTo(ratings, model);
+    const field = byId("share-link");
+    field.value = link;
+    byId("share-note").textContent =
+      `Whoever opens it sees your ${plural(Math.min(ratings.length, MOST), scale.noun)}. It is in no ` +
+      "log: browsers do not send what follows the #.";
+    byId("shared").hidden = false;
+    field.focus();
+    field.select();
+    await navigator.clipboard?.writeText(link).then(
+      () => announce("Link copied."),
+      () => announce("Link ready to be copied."),
+    );
+  });
+  on("share-close", "click", () => {
+    byId("shared").hidden = true;
+    byId("share").focus();
+  });
+  const open = () => openLink({ model, scale, store });
+  addEventListener("hashchange", open); // a link opened where the page is open already
+  return open();
+}
+
+/** Take over the ratings of the address, or ask first where there are others. */
+async function openLink({ model, scale, store }) {
+  if (!location.hash.startsWith(PREFIX)) return;
+  const box = byId("report");
+  let told = null;
+  try {
+    told = unpack(location.hash.slice(PREFIX.length));
+  } catch {
+    // cut off on its way: said below
+  }
+  history.replaceState(null, "", location.pathname); // a reload must not undo what follows
+  const given = (Array.isArray(told?.films) ? told.films : [])
+    .filter((one) => Array.isArray(one) && scale.has(one[1]))
+    .slice(0, MOST);
+  const ratings = given.length && told.of === model.n_items ? await titled(given, scale) : [];
+  const say = (text, ...buttons) => {
+    box.hidden = false;
+    box.replaceChildren(el("p", {}, text), el("span", { class: "tools" }, ...buttons));
+  };
+  const close = (label) => el("button", { onclick: () => (box.hidden = true) }, label);
+  if (!ratings.length) {
+    say(`This link holds no ${scale.noun}s that fit this catalogue.`, close("Close"));
+    return;
+  }
+  const take = () => {
+    store.replace(ratings);
+    say(`${plural(ratings.length, scale.noun)} from a link. Undo brings yours back.`, close("Close"));
+  };
+  if (store.state.sample === null && store.state.ratings.length)
+    say(
+      `This link holds ${plural(ratings.length, scale.noun)}. Yours would be put aside.`,
+      el("button", { onclick: take }, "Show them"),
+      close("Keep mine"),
+    );
+  else take();
+}
+
+async function titled(given, scale) {
+  const items = given.map(([item]) => item);
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  try {
+    const said = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    const titles = new Map(said.items.map((film) => [film.item, film.title]));
+    return given
+      .filter(([item]) => titles.has(item))
+      .map(([item, rating]) => ({ item, title: titles.get(item), rating }));
+  } catch {
+    return [];
+  }
+}

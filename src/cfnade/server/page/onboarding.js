@@ -1,0 +1,111 @@
+// The first ten questions: each about the film whose rating would tell most of the visitor.
+
+import { call } from "./api.js";
+import { announce, byId, el, on } from "./dom.js";
+import { called, named } from "./format.js";
+import { ratingInput } from "./rating_input.js";
+
+const WANTED = 10;
+const MORE = 5; // when asked for more
+const MOMENT = 450; // milliseconds in which a rating by pointer can be seen before the next question
+
+export function mountOnboarding({ model, scale, store, words }) {
+  const box = byId("ask");
+  let asked = new AbortController();
+  let film = null;
+  let goal = WANTED;
+
+  const wanted = () => store.state.asking && store.state.ratings.length < goal;
+  const close = () => {
+    asked.abort();
+    film = null;
+    box.hidden = true;
+    byId("ask-again").hidden = store.state.sample !== null;
+  };
+  /** Ask the next question; with focus, the keyboard stays in it. */
+  const next = async (focus = false) => {
+    asked.abort();
+    asked = new AbortController();
+    const { ratings, unseen, later, away } = store.state;
+    const without = [...unseen, ...[...later, ...away].map(({ item }) => item)];
+    const person = scale.person(ratings.slice(0, model.limits.ratings));
+    const body = { ...person, n: 1, exclude_items: without.slice(-model.limits.items) };
+    try {
+      const { items, uncertainty } = await call("items-to-rate", { body, signal: asked.signal });
+      if (!items.length) return close();
+      [film] = items;
+      show(uncertainty, focus);
+    } catch (error) {
+      if (error.name !== "AbortError") close(); // the list tells of the trouble
+    }
+  };
+  const advance = (focus) => {
+    if (wanted()) next(focus);
+    else {
+      close();
+      if (focus) byId("list").focus();
+      announce("Enough to begin with. The list is yours.");
+    }
+  };
+  const show = (unknown, focus) => {
+    const { name, year } = named(film);
+    const input = scale.starred ? starsFor(film) : heartFor(film);
+    const skip = el("button", { class: "link" }, `Not ${words.done}`);
+    skip.onclick = () => {
+      store.note({ unseen: [...store.state.unseen, film.item] });
+      next(true);
+    };
+    const count = store.state.ratings.length + 1;
+    const known = unknown === null ? "" : ` · ${Math.round(100 * (1 - unknown))} % of you known`;
+    byId("ask-count").textContent = `Question ${count} of ${goal}${known}`;
+    byId("ask-film").replaceChildren(name, " ", el("span", { class: "year" }, year));
+    const on = el("button", { class: "link", onclick: () => advance(true) }, "Next");
+    on.hidden = !input.matches(".slide"); // stars lead on by themselves
+    byId("ask-how").replaceChildren(input, on, skip);
+    byId("ask-meter").style.setProperty("--size", String(unknown === null ? count / goal : 1 - unknown));
+    box.hidden = false;
+    box.classList.add("still"); // a pointer that rests where the last answer was means nothing yet
+    byId("ask-again").hidden = true;
+    if (focus) input.focusIn();
+  };
+  const starsFor = (one) => {
+    const label = `Your rating of ${called(one)}`;
+    const input = ratingInput(scale, label, store.ratingOf(one.item), (rating) => store.rate(one, rating));
+    // A click is a rating and leads on; arrow keys try stars, and Enter leads on.
+    input.addEventListener("click", ({ detail, target }) => {
+      if (detail && target.matches("input")) setTimeout(() => film === one && advance(false), MOMENT);
+    });
+    input.addEventListener("keydown", ({ key }) => {
+      if (key === "Enter" && store.ratingOf(one.item) !== null) setTimeout(() => advance(true));
+    });
+    return input;
+  };
+  const heartFor = (one) => {
+    const node = el("button", {}, "I like it");
+    node.onclick = () => {
+      store.rate(one, scale.high);
+      advance(true);
+    };
+    node.focusIn = () => node.focus();
+    return node;
+  };
+
+  box.addEventListener("pointermove", () => box.classList.remove("still"));
+  on("ask-stop", "click", () => {
+    store.note({ asking: false });
+    close();
+    byId("search").focus();
+  });
+  on("ask-again", "click", () => {
+    store.note({ asking: true });
+    goal = Math.max(goal, store.state.ratings.length + MORE);
+    next(true);
+  });
+  store.listen((kind, cause) => {
+    if (kind !== "ratings" || cause?.item === film?.item) return; // its own answer leads on by itself
+    if (wanted()) next();
+    else close();
+  });
+  if (wanted()) next();
+  else close();
+}

@@ -1,0 +1,230 @@
+// The recommendations, what was kept for later, or more like one of them: asked for after every
+// change, drawn film by film, old answers discarded.
+
+import { call } from "./api.js";
+import { announce, arrange, byId, debounce, el, glide, on, plural } from "./dom.js";
+import { mountFilters, rankingOptions } from "./filters.js";
+import { called, named } from "./format.js";
+import { makeCard, share } from "./item_card.js";
+
+const PAGE = 20;
+
+/** personOf() gives {ratings}, {interactions} or {user_id}, or null while nobody is chosen. Returns
+    `look(view)`, for "list" and "later". */
+export function mountRecommendations(given) {
+  const { model, scale, store, words, personOf, onTrouble } = given;
+  const list = byId("films");
+  const title = byId("list-title").textContent;
+  const cards = new Map(); // item → card
+  let wanted = Math.min(PAGE, model.limits.n);
+  let asked = new AbortController();
+  let latest = null; // the last answer
+  let places = null; // item → rank in the answer before
+  let before = null; // the films before the rating that is being told of
+  let cause = null; // that rating
+  let like = null; // the film that others should be like
+  let later = false; // whether what was kept is shown
+
+  const ask = async (person, signal) => {
+    if (like) return alike(like, person, signal);
+    if (later) return kept(store.state.later, person, signal);
+    const body = { ...person, n: wanted, ...rankingOptions(store.state, model) };
+    return call("recommendations", { body, signal });
+  };
+  const refresh = async () => {
+    asked.abort();
+    asked = new AbortController();
+    const person = personOf();
+    if (!person) {
+      list.replaceChildren();
+      list.setAttribute("aria-busy", "false");
+      return;
+    }
+    list.setAttribute("aria-busy", "true");
+    try {
+      latest = await ask(person, asked.signal);
+      onTrouble(null);
+      draw();
+      places = new Map(latest.items.map((film) => [film.item, film.rank]));
+      tell();
+      showAround();
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (latest) error.message += " The list below is older.";
+      else list.replaceChildren();
+      onTrouble(error, refresh);
+    }
+    list.setAttribute("aria-busy", "false");
+  };
+
+  /** Say what is first, and what the last rating changed. */
+  const tell = () => {
+    const first = latest.items[0];
+    const said = first && (scale.starred ? `expected ${scale.show(first.prediction)}` : share(first.interaction_probability));
+    const what = like ? `More like ${called(like)}` : "List updated";
+    const line = byId("changes");
+    const shown = cause && before && !like && !later;
+    line.hidden = !shown;
+    if (shown) line.replaceChildren(...changes(before, latest.items, cause, scale, words));
+    const more = shown ? ` ${line.textContent}` : "";
+    announce(first ? `${what}. First: ${called(first)}, ${said}.${more}` : "The list is empty.");
+    before = cause = null;
+  };
+
+  const face = (film) => {
+    like = film;
+    places = null;
+    byId("list").classList.toggle("alike", film !== null || later);
+    byId("list-title").textContent = film ? `More like ${called(film)}` : later ? words.Later : title;
+    byId("back").hidden = film === null;
+  };
+  /** Show more like a film, or for null the list again. */
+  const turn = async (film) => {
+    const from = like;
+    face(film);
+    if (film) {
+      byId("back").focus({ preventScroll: true });
+      byId("list").scrollIntoView();
+    }
+    await refresh();
+    if (!film) (cards.get(from.item)?.menu ?? byId("list")).focus();
+  };
+  const putAway = (film) => {
+    const next = cards.get(film.item)?.nextSibling ?? byId("list");
+    store.putAway(film);
+    (next.querySelector?.(".acts button") ?? byId("list")).focus({ preventScroll: true });
+    announce(`${called(film)} is not listed again. Undo brings it back.`);
+  };
+  const parts = { ...given, onLike: turn, onAway: putAway };
+
+  /** A film that is being rated in the list stays until the focus leaves it. */
+  const withHeld = (items) => {
+    const held = document.activeElement.closest(".item-card")?.film;
+    if (like || !held || store.ratingOf(held.item) === null) return items;
+    const others = items.filter(({ item }) => item !== held.item);
+    return [...others.slice(0, held.rank - 1), held, ...others.slice(held.rank - 1)];
+  };
+
+  const draw = () => {
+    const films = withHeld(latest.items);
+    const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
+    const tallest = scale.starred
+      ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.baseline]), 0.4)
+      : Math.max(...films.map((film) => film.interaction_probability));
+    const nodes = films.map((film) => {
+      const card = cards.get(film.item) ?? makeCard(film, parts);
+      cards.set(film.item, card);
+      card.show(film, places ? (places.get(film.item) ?? null) : film.rank, tallest);
+      return card;
+    });
+    for (const [item, card] of cards) if (!nodes.includes(card)) cards.delete(item);
+    const held = list.contains(document.activeElement);
+    arrange(list, nodes);
+    glide(tops);
+    if (held && !list.contains(document.activeElement)) byId("list").focus({ preventScroll: true });
+  };
+
+  const showAround = () => {
+    const { items, n_hidden_items: hidden, min_ratings: least } = latest;
+    const { thin, genres, decades, away } = store.state;
+    const own = like !== null || later;
+    byId("none").hidden = items.length > 0 || !(genres.length || decades.length || later);
+    byId("none").textContent = later
+      ? `Nothing kept yet: press “${words.Later}” on ${words.a}.`
+      : `No ${words.one} of this kind is left.`;
+    byId("more").hidden = own || items.length < wanted || wanted >= model.limits.n;
+    byId("hidden-note").hidden = own || (!thin && !hidden);
+    const few = `fewer than ${plural(least, scale.noun)} to learn from`;
+    byId("hidden-text").textContent = thin
+      ? `${words.Many} with few ${scale.noun}s are shown, too; the model knows little about them.`
+      : `${plural(hidden, `${words.one} is`, `${words.many} are`)} hidden: ${few}.`;
+    byId("hidden-button").textContent = thin ? "Hide them" : "Show them";
+    byId("away-note").hidden = own || !away.length;
+    byId("away-text").textContent = `${plural(away.length, `${words.one} is`, `${words.many} are`)} not for you.`;
+  };
+
+  list.addEventListener("focusout", () =>
+    setTimeout(() => latest && cards.size > latest.items.length && draw()),
+  );
+  on("more", "click", () => {
+    wanted = Math.min(wanted + PAGE, model.limits.n);
+    refresh();
+  });
+  on("hidden-button", "click", () => store.set({ thin: !store.state.thin }));
+  on("away-button", "click", () => store.bringBack());
+  on("back", "click", () => turn(null));
+  mountFilters(given);
+  const soon = debounce(refresh, 140);
+  store.listen((kind, rated) => {
+    if (kind === "note") return;
+    if (kind === "ratings" && !later && !like) {
+      before = rated && latest ? (before ?? latest.items) : null;
+      cause = rated;
+    }
+    // Who changes their films elsewhere wants to see their list.
+    if (like && kind === "ratings" && !list.contains(document.activeElement)) face(null);
+    soon();
+  });
+  window.addEventListener("online", soon);
+  refresh();
+  return (view) => {
+    later = view === "later";
+    face(null);
+    refresh();
+  };
+}
+
+/** The films most like one, with what is said of each for this person. */
+async function alike({ item }, person, signal) {
+  const { metric, items } = await call(`items/${encodeURIComponent(item)}/similar?n=${PAGE}`, { signal });
+  const said = await about(items, person, signal);
+  const films = new Map(said.items.map((film) => [film.item, film]));
+  return {
+    ...said,
+    items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, metric })),
+  };
+}
+
+/** What was kept for later, the best first. */
+const kept = (films, person, signal) =>
+  films.length ? about(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
+
+function about(films, person, signal) {
+  const items = films.map(({ item }) => item);
+  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  return call("recommendations", { body: { ...person, ...all }, signal });
+}
+
+// -- What a rating changed: said in a line, as ratings come.
+
+/** Nodes that tell what became of a list after one film was rated; none if nothing did. */
+export function changes(before, after, cause, scale, words) {
+  const old = new Map(before.map((film) => [film.item, film]));
+  const fresh = after.filter(({ item }) => !old.has(item));
+  const climbed = after
+    .filter(({ item, rank }) => old.has(item) && old.get(item).rank > rank)
+    .sort((a, b) => old.get(b.item).rank - b.rank - (old.get(a.item).rank - a.rank));
+  const told = `After your ${scale.starred ? `${scale.text(cause.rating)} for ` : "pick of "}`;
+  const lead = [told, el("b", {}, named(cause).name), ": "];
+  const said = [];
+  if (fresh.length) said.push(`${fresh.length} new, first ${named(fresh[0]).name}`);
+  const [first] = climbed;
+  const moved = scale.starred ? mostMoved(after, old) : null;
+  const stars = moved && Math.abs(moved.by) >= scale.span / 200;
+  const by = stars ? `${scale.signed(moved.by, scale.span)} ${scale.unit}` : "";
+  const same = stars && first === moved.film;
+  if (first) said.push(`${named(first).name} up ${old.get(first.item).rank - first.rank}${same ? ` (${by})` : ""}`);
+  if (stars && !same) said.push(`${named(moved.film).name} ${by}`);
+  if (!said.length) return [...lead, `the same ${words.many} in the same order.`];
+  return [...lead, `${said.join("; ")}.`];
+}
+
+/** The film whose expected rating changed most. */
+function mostMoved(after, old) {
+  let most = null;
+  for (const film of after) {
+    const by = old.has(film.item) ? film.prediction - old.get(film.item).prediction : 0;
+    if (by && (!most || Math.abs(by) > Math.abs(most.by))) most = { film, by };
+  }
+  return most;
+}
