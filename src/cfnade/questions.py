@@ -100,7 +100,8 @@ class Questions:
 
         Best by `rank` ("picked", weighed by `taste`; "expected", "at_least" a `threshold`, or a
         `quantile`), among `items`, `without` others, of `genres`, with `min_ratings` known ratings,
-        more or less alike (`diversity`): all as in Predictor.recommend.
+        more or less alike (`diversity`) or popular (`popularity_penalty`): all as in
+        Predictor.recommend.
         """
         frame = self.predictor_.recommend(
             users,

@@ -50,6 +50,7 @@ def recommend(
     balance: options.Balance = None,
     threshold: options.Threshold = None,
     diversity: options.Diversity = None,
+    popularity_penalty: options.PopularityPenalty = None,
     min_ratings: options.MinRatings = None,
     genres: options.Genres = None,
     candidate_items: options.CandidateItems = None,

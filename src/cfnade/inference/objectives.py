@@ -40,6 +40,7 @@ class How(TypedDict, total=False):
     without: Any
     genres: Any
     diversity: float
+    popularity_penalty: float
 
 
 @dataclass(frozen=True)

@@ -212,8 +212,10 @@ class Predictor:
 
         items and without name items that alone may be listed, and that may not; genres the genres
         of which an item must have one, where the data name them. diversity, from 0 to 1, is how
-        much unlike each other listed items should be. Items with fewer than min_ratings known
-        ratings are left out (None: `default_min_ratings`, but none by "picked"; 0: none are).
+        much unlike each other listed items should be. popularity_penalty, from 0 to 1, favors rare
+        items by "picked": the chance is divided by that power of the chance that anybody picks the
+        item. Items with fewer than min_ratings known ratings are left out (None:
+        `default_min_ratings`, but none by "picked"; 0: none are).
 
         Columns user (not for a history), rank, item, title, score (what it is ranked by), pick
         (the chance to be picked next, if it is by "picked"), prediction, std, p_… (if the data have

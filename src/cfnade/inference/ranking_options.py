@@ -121,13 +121,19 @@ class Wishes:
         enough = self.scorer.known("item") >= self.least(how)
         allowed = Candidates(self._items(how), enough, exclude_seen)
         parts = self.scorer, self.calibrator
+        by_ratings = rank != "picked" or (taste == 1 and fitted.rates)
+        if by_ratings and self._popularity_penalty(how):
+            raise PredictionError(
+                "popularity_penalty goes with rank='picked' and a taste below 1; leave one out"
+            )
         if rank != "picked":
             return RatingRanker(*parts, by, n, allowed)
-        if taste == 1 and fitted.rates:
+        if by_ratings:
             liked = Objective("at_least", by.scale, by.threshold, by.quantile)
             return RatingRanker(*parts, liked, n, allowed)
         assert fitted.interaction_model is not None
-        return InteractionRanker(*parts, fitted.interaction_model, by, taste, n, allowed)
+        model, penalty = fitted.interaction_model, self._popularity_penalty(how)
+        return InteractionRanker(*parts, model, by, taste, n, allowed, penalty)
 
     def least(self, how: How) -> int:
         """How many ratings an item must have to be listed."""
@@ -166,6 +172,11 @@ class Wishes:
                 "ratings; leave it out"
             )
         return check_scalar("taste", taste, float, Ge(0), Le(1), error=PredictionError)
+
+    def _popularity_penalty(self, how: How) -> float:
+        penalty = how.get("popularity_penalty", 0.0)
+        name = "popularity_penalty"
+        return check_scalar(name, penalty, float, Ge(0), Le(1), error=PredictionError)
 
     # -- which items --------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ def rank_items(
         without=excluded,
         genres=options.genres,
         diversity=options.diversity,
+        popularity_penalty=options.popularity_penalty,
     )
     if options.personalization is None:
         return top
