@@ -17,10 +17,9 @@ from cfnade.evaluation.evaluate import (
 )
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.cells import Beside
 from cfnade.inference.histories import History
 from cfnade.inference.objectives import How
-from cfnade.inference.predictor import Predictor
+from cfnade.inference.predictor import Beside, Predictor
 from cfnade.inference.results import probability_names
 from cfnade.native import (
     KINDS,

@@ -13,6 +13,7 @@ from starlette.exceptions import StarletteDeprecationWarning
 from tests.close import assert_close
 from tests.components.toy import Toy
 from tests.listed import lines
+from tests.queries import of_user, stored
 from tests.server.given import server_settings
 
 from cfnade import checkpoint
@@ -60,9 +61,9 @@ def test_it_is_trained_saved_and_asked(side: str, ratings: Dataset, tmp_path: Pa
     assert_close(Scorer(loaded).probabilities(users, items), answer)
     np.testing.assert_allclose(answer.sum(1), 1.0)
     # The same numbers by every door of the scorer.
-    who = Scorer(fitted).person(3)
-    one = Scorer(fitted).of_person(who, np.arange(5))
-    (line,) = lines(Scorer(fitted), [who])
+    who = stored(fitted.context, 3)
+    one = of_user(Scorer(fitted), who, np.arange(5))
+    (line,) = lines(Scorer(fitted), who)
     chances = np.exp(line) / np.exp(line).sum(1, keepdims=True)
     np.testing.assert_allclose(one, chances[:5], rtol=1e-4)
     assert len(model.recommend([3], n=3)) == 3

@@ -117,7 +117,7 @@ def test_every_answer_makes_less_unknown(predictor: Predictor) -> None:
     left: list[float] = []
     history: dict[int, float] = {}
     for _ in range(6):
-        who = predictor.person(history).who()
+        who = predictor.user_entities(history=history)
         asked = predictor.interview.questions(who, 1, np.array([], np.int64))
         left.append(asked.unknown)
         history[int(predictor.items.table[asked.items[0]])] = predictor.scale.values[0]

@@ -21,11 +21,10 @@ from tests.inference.implicit_cases import (
 )
 from tests.inference.test_top_n import assert_same
 
-from cfnade.components.base import Row
 from cfnade.implicit import InteractionModel, InteractionRows, Popularity
 from cfnade.implicit.popularity import PopularityConfig
 from cfnade.inference import top_n
-from cfnade.inference.histories import UserHistory
+from cfnade.inference.histories import UserHistory, user_entities
 from cfnade.inference.predictor import Predictor
 from cfnade.kernels.threads import torch_threads
 
@@ -189,8 +188,7 @@ def test_a_stored_user_with_another_history_keeps_the_weights_of_the_same_items(
     person = UserHistory(np.array(items, np.int32), np.zeros(len(items), np.uint8), (), user)
     frame = predictor.recommend(history=person, n=ITEMS)
     weights = np.array([weight.get(item, 1.0) for item in items], np.float32)
-    row = Row(person.items, person.levels)
-    known = InteractionRows.from_histories([row], ITEMS).with_weights(weights)
+    known = InteractionRows.from_rows(user_entities([person], context).rows).with_weights(weights)
     odds = summed_scores(fitted.interaction_model, known)[0]
     chances = np.exp(odds - odds.max())
     chances[items] = 0.0

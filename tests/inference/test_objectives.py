@@ -18,9 +18,9 @@ from tests.listed import best_of
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.scale import Scale, bin_scale
 from cfnade.exceptions import PredictionError
-from cfnade.inference.lists import distributions
 from cfnade.inference.objectives import level_edges, quantiles, resolve_objective
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.scorer import softmax
 
 STARS = Scale((1.0, 2.0, 3.0, 4.0, 5.0))
 CRITERIA: list[dict[str, Any]] = [
@@ -232,4 +232,4 @@ def test_distributions_of_a_list_are_calibrated() -> None:
     raw = predictor.items.table[ranked.items]
     np.testing.assert_allclose(ranked.probabilities, predictor.predict_proba(0, raw), atol=2e-6)
     np.testing.assert_allclose(ranked.predictions, predictor.predict(0, raw), atol=1e-5)
-    assert distributions(np.zeros((1, 4))).tolist() == [[0.25] * 4]
+    assert softmax(np.zeros((1, 4))).tolist() == [[0.25] * 4]

@@ -10,7 +10,6 @@ from tests.implicit.cases import summed_scores
 from tests.inference.cases import make
 from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
 
-from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
@@ -19,8 +18,8 @@ from cfnade.inference.similarity import unit_vectors
 
 def chances(fitted: Any, known: list[int]) -> Any:
     """For somebody known by these items. Returns (M,)."""
-    row = Row(np.array(known, np.int32), np.zeros(len(known), np.uint8))
-    one = InteractionRows.from_histories([row], ITEMS)
+    columns, weights = np.array(known, np.int32), np.ones(len(known), np.float32)
+    one = InteractionRows(np.array([0, len(known)]), columns, weights, ITEMS)
     total = summed_scores(fitted.interaction_model, one)[0]
     odds = np.exp(total - total.max())
     odds[known] = 0.0

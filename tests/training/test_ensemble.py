@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.close import assert_close
 from tests.listed import lines
+from tests.queries import of_user, stored, user_of
 
 from cfnade import CFNADE, checkpoint
-from cfnade.components.base import Who
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
@@ -74,12 +74,12 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
     each = np.stack([one.probabilities(users, items) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 0], each)
     np.testing.assert_allclose(Scorer(fitted).probabilities(users, items), expected, atol=1e-6)
-    stranger = Who(-1, Scorer(fitted).person(3).rated)
+    stranger = user_of(fitted.context, stored(fitted.context, 3).ratings(0))
     some = np.arange(9)
-    each = np.stack([one.of_person(stranger, some) for one in alone])
+    each = np.stack([of_user(one, stranger, some) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 1], each)
-    np.testing.assert_allclose(Scorer(fitted).of_person(stranger, some), expected, atol=1e-6)
-    (line,) = lines(Scorer(fitted), [stranger])
+    np.testing.assert_allclose(of_user(Scorer(fitted), stranger, some), expected, atol=1e-6)
+    (line,) = lines(Scorer(fitted), stranger)
     chances = np.exp(line - line.max(1, keepdims=True))
     chances /= chances.sum(1, keepdims=True)
     np.testing.assert_allclose(chances[some], expected, atol=1e-5)

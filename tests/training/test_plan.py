@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.close import assert_close
+from tests.queries import known, of_user, stored, user_of
 
 from cfnade import CFNADE, Split
-from cfnade.components.base import Row, Who
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
@@ -315,12 +315,13 @@ def test_who_counts_nothing_is_not_asked(fitted: CFNADE, monkeypatch: pytest.Mon
     silent = range(count, 2 * count)
     scorer = Scorer(replace(fitted.fitted_, members=members * 2, shares=shares))
     for number in silent:
-        monkeypatch.setattr(scorer._members[number], "person", None)
-        monkeypatch.setattr(scorer._members[number], "lists", None)
-    who = Who(-1, Row(np.array([1, 5], np.int32), np.array([4, 0], np.uint8)))
+        monkeypatch.setattr(scorer._members[number], "scores", None)
+        monkeypatch.setattr(scorer._members[number], "item_scores", None)
+    context = fitted.fitted_.context
+    who = user_of(context, known([1, 5], [4, 0]))
     every = np.arange(fitted.n_items_)
-    one = scorer.of_person(who, every)
-    listed = scorer.lists([who], every, leave_out=True).chances(0 * every, every)
+    one = of_user(scorer, who, every)
+    listed = scorer.item_scores(who, every, leave_one_out=True).probabilities(0 * every, every)
     np.testing.assert_allclose(listed, one, atol=1e-6)
     with pytest.raises(TypeError):
-        scorer.of_person(scorer.person(1), every)
+        of_user(scorer, stored(context, 1), every)

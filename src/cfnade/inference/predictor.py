@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from annotated_types import Ge
 from cfnade.calibration.per_user import Calibrator
 from cfnade.checkpoint import load
 from cfnade.checkpoint.validate import validate_model
-from cfnade.components.base import What, Who
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit.base import ScoreArray
@@ -30,7 +29,6 @@ from cfnade.inference import refusals, results
 from cfnade.inference.active_learning import Interview
 from cfnade.inference.baseline import Baseline
 from cfnade.inference.catalog import Catalog, IdIndex, listed, paired
-from cfnade.inference.cells import Beside, Cells, CellsAsked
 from cfnade.inference.explain import explanation
 from cfnade.inference.histories import (
     History,
@@ -38,18 +36,32 @@ from cfnade.inference.histories import (
     UserHistory,
     parse_history,
     parse_new_items,
+    user_entities,
 )
-from cfnade.inference.objectives import How
+from cfnade.inference.objectives import How, means_of
+from cfnade.inference.query import Entities, Query
 from cfnade.inference.ranking_options import Wishes
 from cfnade.inference.results import Predictions, UserTopN
 from cfnade.inference.scorer import Scorer
-from cfnade.inference.unknown_ids import check_unknown, with_unknown
+from cfnade.inference.unknown_ids import Unknown, check_unknown, with_unknown
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+PIECE = 1 << 18
+"""So many pairs of new users are answered at once."""
+
+
+class Beside(TypedDict, total=False):
+    """What Predictor.predict and its like take beside users and items."""
+
+    histories: Mapping[Any, History] | None
+    new_items: NewItems | None
+    times: Any
+    unknown: Unknown | None
 
 
 class Predictor:
@@ -67,9 +79,6 @@ class Predictor:
         self.users = IdIndex("user", fitted.context.user_ids)
         self.items = IdIndex("item", fitted.context.item_ids)
         self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
-        self._cells_of = Cells(self._scorer, self.users, self._calibrator)
-        raw = Calibrator(replace(fitted, calibration=None, calibration_of_new=None))
-        self._raw_cells = Cells(self._scorer, self.users, raw)
         self.catalog = Catalog(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
         self._wishes = Wishes(self._scorer, self._calibrator, self.catalog)
@@ -95,12 +104,11 @@ class Predictor:
             return history
         return parse_history(history, self.catalog, self.scale)
 
-    def who(self, user: Any) -> Who:
-        """A user of the training data, with what they rated."""
-        refusals.require_context(self.fitted)
-        return self._scorer.person(int(self.users.indices([user])[0]))
+    def user_entities(self, user: Any = None, *, history: History | None = None) -> Entities:
+        """Return one user of the training data, or a new one, as a query has them."""
+        return self._one(user, history)
 
-    def new_items(self, given: NewItems | None) -> dict[Any, What]:
+    def new_items(self, given: NewItems | None) -> dict[Any, Entities]:
         """Read the ratings of new items, to use them often."""
         if given:
             refusals.require_context(self.fitted)
@@ -144,47 +152,96 @@ class Predictor:
         """As predict_frame, for one person, of items by index and as arrays: for a service."""
         refusals.require_ratings(self.fitted)
         refusals.check_who(user, history)
-        if history is not None:
-            refusals.require_lists(self.fitted)
-            return self._cells_of.history(self.person(history), items)
-        refusals.check_times(self.fitted, None, times)
-        users = np.full(len(items), self.users.index(user))
-        return self._cells_of.users(users, items, times)
+        if history is None:
+            refusals.check_times(self.fitted, None, times)
+            users = np.full(len(items), self.users.index(user))
+            return self._stored_pairs(users, items, times)
+        refusals.require_lists(self.fitted)
+        person = user_entities([self.person(history)], self.fitted.context)
+        zeros = np.zeros(len(items), np.int64)
+        query = Query.of_users(self.fitted.context, person, zeros, items, serial=True)
+        return self._answer(query)
 
     def predicted_of_new(
-        self, item: What, user: Any = None, *, history: History | None = None
+        self, item: Entities, user: Any = None, *, history: History | None = None
     ) -> Predictions:
-        """The same of a new item, which `new_items` read: one cell."""
+        """The same of a new item, which `new_items` read: one pair."""
         refusals.require_ratings(self.fitted)
         refusals.check_who(user, history)
         refusals.check_times(self.fitted, None, None, new_items=[item])
-        if history is not None:
-            return self._cells_of.pair(self.person(history), item)
-        return self._cells_of.new_item(item, self.users.indices([user]))
+        if history is None:
+            refusals.require_context(self.fitted)
+            users = self._scorer.stored_users(self.users.indices([user]))
+        else:
+            users = user_entities([self.person(history)], self.fitted.context)
+        zero = np.zeros(1, np.int64)
+        return self._answer(Query(self.fitted.context, users, item, zero, zero))
 
     def _cells(self, users: Any, items: Any, beside: Beside, *, honest: bool) -> Predictions:
         """Of users and items by raw id, or by a name in what is given. If honest, calibrated."""
         refusals.check_names("predict", beside, Beside)
         refusals.require_ratings(self.fitted)
-        histories, new_items = beside.get("histories"), beside.get("new_items")
+        histories, given = beside.get("histories"), beside.get("new_items")
         times = beside.get("times")
-        refusals.check_times(self.fitted, histories, times, new_items)
+        refusals.check_times(self.fitted, histories, times, given)
+        check_unknown(unknown := beside.get("unknown", "mean"))
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        things = self.new_items(new_items)
-        cells = self._cells_of if honest else self._raw_cells
-        unknown = beside.get("unknown", "mean")
-        check_unknown(unknown)
-        if not people and not things:
+        new_items = self.new_items(given)
+        if not people and not new_items:
             user, item = self.users.indices(users), self._indices(items)
-            answers = cells.users(user, item, times)
+            answers = self._stored_pairs(user, item, times, honest=honest)
             return with_unknown(answers, (users, items), (user < 0, item < 0), unknown)
-        asked = CellsAsked.of((users, items), people, things, self._indices)
-        stored = np.flatnonzero(asked.people < 0)
-        strangers = np.zeros(len(asked.people), bool)
-        strangers[stored] = self.users.indices([users[place] for place in stored.tolist()]) < 0
-        masks = strangers, (asked.items < 0) & (asked.things < 0)
-        answers = cells.mixed(asked, list(people.values()), list(things.values()))
+        new_user, new_item = _places_in(people, users), _places_in(new_items, items)
+        user, item = np.full(len(new_user), -1), np.full(len(new_item), -1)
+        stored_users, stored_items = np.flatnonzero(new_user < 0), np.flatnonzero(new_item < 0)
+        user[stored_users] = self.users.indices([users[i] for i in stored_users])
+        item[stored_items] = self._indices([items[i] for i in stored_items])
+        if len(stored_users) or new_items:
+            refusals.require_context(self.fitted)
+        context = self.fitted.context
+        person = user_entities(list(people.values()), context)
+        parts = []
+        for is_new_user in (False, True):
+            for is_new_item in (False, True):
+                kind = ((new_user >= 0) == is_new_user) & ((new_item >= 0) == is_new_item)
+                places = np.flatnonzero(kind)
+                which = new_user[places] if is_new_user else user[places]
+                places = places[np.argsort(which, kind="stable")]
+                for first in range(0, len(places), PIECE):  # flat memory, however many there are
+                    some = places[first : first + PIECE]
+                    query = Query.of_pairs(context, user[some], item[some])
+                    if is_new_user:
+                        query = replace(query, users=person, user=new_user[some])
+                    if is_new_item:
+                        own = Entities.joined(list(new_items.values()))
+                        query = replace(query, items=own, item=new_item[some])
+                    parts.append((some, self._answer(query, honest=honest)))
+        order = np.argsort(np.concatenate([some for some, _ in parts]), kind="stable")
+        columns = zip(*(answers for _, answers in parts), strict=True)
+        answers = Predictions(*(np.concatenate(column)[order] for column in columns))
+        masks = (user < 0) & (new_user < 0), (item < 0) & (new_item < 0)
         return with_unknown(answers, (users, items), masks, unknown)
+
+    def _stored_pairs(
+        self, users: IntArray, items: IntArray, times: Any = None, *, honest: bool = True
+    ) -> Predictions:
+        """Of users and items of the data, by index."""
+        refusals.require_context(self.fitted)
+        if times is not None and np.ndim(times) == 0:
+            times = np.full(len(users), times)
+        return self._answer(Query.of_pairs(self.fitted.context, users, items, times), honest=honest)
+
+    def _answer(self, query: Query, *, honest: bool = True) -> Predictions:
+        probabilities = self._scorer.rating_probabilities(query)
+        means = means_of(probabilities, self.scale.array())  # which calibration does not move
+        if honest:
+            probabilities = self._calibrator.apply(probabilities, query)
+        items, new = query.item_index, query.items.index[:1] < 0
+        known = (
+            query.items.counts()[query.item] if new.all() else self._scorer.known_of("item", items)
+        )
+        of_users = query.users.counts()[query.user]
+        return Predictions(items, means, probabilities, of_users, known)
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalog.indices(listed(items)[0])
@@ -256,7 +313,7 @@ class Predictor:
         **how: Unpack[How],
     ) -> UserTopN:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
-        lists = self._wishes.rankings([self._one(user, history)], n, exclude_seen, how)
+        lists = self._wishes.rankings(self._one(user, history), n, exclude_seen, how)
         counts = int(lists.known_of_users[0]), int(lists.hidden[0]), self._wishes.least(how)
         top = lists.top
         picks = top.picks if self._wishes.tells_picks(how) else None
@@ -348,10 +405,10 @@ class Predictor:
         A model that reads what people rated: a line for each rating of the person: item, title,
         rating, prediction, what it would be `without` that rating, and the difference `change`.
         One that reads items alone: a line for each level at which others rated the item: rating,
-        count, prediction, `without` all of these, `change`, and `mean_change` of leaving out one.
+        count, prediction, `without` all of these, and the difference `change`.
         """
         who, index = self._one(user, history), self.catalog.known(item)
-        if history is None and who.user < 0:
+        if history is None and who.index[0] < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 f"give {option('history')} to explain it for a new person"
@@ -361,20 +418,29 @@ class Predictor:
 
     # -- shared -------------------------------------------------------------------------------
 
-    def _one(self, user: Any, history: History | None) -> Who:
+    def _one(self, user: Any, history: History | None) -> Entities:
         """The one person that a question is about."""
-        return self._people(None if user is None else [user], history)[1][0]
+        return self._people(None if user is None else [user], history)[1].take(np.zeros(1, int))
 
     def _people(
         self, users: Any, history: History | None, histories: Mapping[Any, History] | None = None
-    ) -> tuple[Any, list[Who]]:
+    ) -> tuple[Any, Entities]:
         """Raw ids (names of histories, None for a single one), and who they are."""
         refusals.check_who(users, history, histories)
         refusals.require_lists(self.fitted)
+        context = self.fitted.context
         if histories is not None:
-            return [*histories], [self.person(one).who() for one in histories.values()]
+            read = [self.person(one) for one in histories.values()]
+            return [*histories], user_entities(read, context)
         if history is not None:
-            return None, [self.person(history).who()]
+            return None, user_entities([self.person(history)], context)
         refusals.require_context(self.fitted)
         raws, _ = listed(users)
-        return raws, [self._scorer.person(user) for user in self.users.indices(raws).tolist()]
+        return raws, self._scorer.stored_users(self.users.indices(raws))
+
+
+def _places_in(named: Mapping[Any, Any], names: Any) -> IntArray:
+    """Which of those named each name is, -1 for none. Returns (n,)."""
+    places = {name: place for place, name in enumerate(named)}
+    plain = (raw.item() if isinstance(raw, np.generic) else raw for raw in names)
+    return np.array([places.get(raw, -1) for raw in plain], np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from annotated_types import Ge, Le
 
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
-from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.base import ScoreArray
 from cfnade.inference.catalog import Catalog, listed
 from cfnade.inference.objectives import How, Objective, RankBy, resolve_objective
+from cfnade.inference.query import BoolArray, Entities
 from cfnade.inference.refusals import check_names
 from cfnade.inference.results import TopN
 from cfnade.inference.scorer import Scorer
@@ -29,7 +29,6 @@ from cfnade.inference.similarity import (
 )
 from cfnade.inference.top_n import (
     TASTE,
-    BoolArray,
     Candidates,
     InteractionRanker,
     Ranker,
@@ -68,7 +67,7 @@ class Wishes:
         return genres_of(self.scorer)
 
     def rankings(
-        self, people: Sequence[Who], n: int, exclude_seen: bool, how: How, *, evenly: bool = False
+        self, people: Entities, n: int, exclude_seen: bool, how: How, *, evenly: bool = False
     ) -> TopN:
         """The lists of these people; `evenly` of these and perhaps of the last one again.
 

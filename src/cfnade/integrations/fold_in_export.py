@@ -12,11 +12,11 @@ import numpy.typing as npt
 from torch import Tensor
 
 from cfnade.components import Member
-from cfnade.components.base import NOTHING, Who
 from cfnade.components.nade import NadeComponent
 from cfnade.components.ridge import RidgeComponent
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.utils.text import option
 
@@ -80,7 +80,8 @@ def portable(fitted: FittedModel) -> Portable:
         raise _refusal(fitted.side)
     items = np.flatnonzero(trained.sum(1))
     members = [(share, _parts(one, items, fitted.side)) for share, one in asked]
-    said = Scorer(fitted).of_person(Who(-1, NOTHING), items)
+    nobody = Query.of_pairs(fitted.context, np.full(len(items), -1), items)
+    said = Scorer(fitted).rating_probabilities(nobody)
     return Portable(members, items, np.asarray(said, np.float32))
 
 

@@ -9,8 +9,8 @@ from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
 
-from cfnade.components.base import row_of
 from cfnade.exceptions import DataError
+from cfnade.inference.query import Entities
 from cfnade.integrations.base import NOBODY, model_of
 from cfnade.parameters import Arguments
 
@@ -77,6 +77,6 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         if index < 0:
             return {}
         context = self.model.fitted_.context
-        row = row_of(context.rows("user"), index)
-        items, stars = context.item_ids[row.columns], context.scale.array()[row.levels]
+        columns, levels = Entities.of_dataset(context, "user").ratings(index)
+        items, stars = context.item_ids[columns], context.scale.array()[levels]
         return dict(zip(items.tolist(), stars.tolist(), strict=True))

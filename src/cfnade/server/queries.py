@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import What, Who
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.server.errors import ApiError
 from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
 from cfnade.utils.cancellation import check_cancelled
@@ -32,9 +32,9 @@ class ResolvedUser(NamedTuple):
     history: UserHistory | None
     ignored: list[Any]
 
-    def known(self, predictor: Predictor) -> Who:
+    def known(self, predictor: Predictor) -> Entities:
         """Return the user by index, with their ratings."""
-        return predictor.who(self.user) if self.history is None else self.history.who()
+        return predictor.user_entities(self.user, history=self.history)
 
 
 def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
@@ -136,7 +136,7 @@ def known_ids(
     return known, [item for item, index in indices.items() if index is None]
 
 
-def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | str, What]:
+def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | str, Entities]:
     """Return new items by the names that the request gives them."""
     ratings: dict[int | str, Any] = {}
     for position, new in enumerate(items):

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from fastapi import APIRouter, Response
 
 from cfnade._typing import IntArray
-from cfnade.components.base import What
 from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.inference.results import UserTopN
 from cfnade.server import schemas
 from cfnade.server.auth import CurrentPrincipal, require_own_data
@@ -214,7 +214,7 @@ def _predicted(
     )
 
 
-def _new_item_row(predictor: Predictor, user: ResolvedUser, name: int | str, item: What) -> Row:
+def _new_item_row(predictor: Predictor, user: ResolvedUser, name: int | str, item: Entities) -> Row:
     found = predictor.predicted_of_new(item, user.user, history=user.history)
     rows = [{"item": name, "title": None}]
     values = found.predictions, found.probabilities, found.known_of_item

@@ -1,4 +1,6 @@
-"""In which few directions the weights of trained columns differ most: a prior for a new one's.
+"""A basis for columns without weights: the mean of trained columns, and a few directions.
+
+In these directions the weights of trained columns differ most: a prior for those of a new column.
 
 Weights that multiply a row's state count by what they do to scores of rows as they come, so that
 the distance of two columns is the mean square of the difference of their steps between levels.
@@ -11,7 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array
+from cfnade.components.base import Array, ComponentScorer, Pairs, PairStates
+from cfnade.components.row_states import leaves_out
+from cfnade.kernels import scoring
+from cfnade.utils.caching import locked_cached_property
 
 MOST = 24
 SHARE = 0.95
@@ -23,7 +28,82 @@ THIN = 30.0
 COLUMNS = 3_072
 """Of more columns, so many are looked at."""
 
+SAMPLE = 2_048
+"""Of more rows, so many say how states are spread."""
+
+KEPT = 1 << 15
+"""Features of so many rows are kept once they are computed."""
+
+FEW = 16
+"""Rows of so few users are read by themselves."""
+
 _SPARE, _SWEEPS = 10, 4  # of the search for the directions
+
+
+class ColumnBasis:
+    """Scores by the mean column and by each direction, for rows of a component: features.
+
+    The column of a pair only says which rating is left out.
+    """
+
+    def __init__(self, states: PairStates, found: Directions) -> None:
+        self._states, self.variances = states, found.variances
+        self._shape = found.bias.shape
+        self._table = found.table.reshape(-1, found.table.shape[2])
+        self._bias = found.bias.reshape(-1)
+
+    def features(self, pairs: Pairs) -> Array:
+        """Return the features of pairs, (n, K, 1 + D)."""
+        if self._reads_all(pairs):
+            features = self._every[pairs.row]
+            held = np.flatnonzero(leaves_out(pairs))
+            if len(held):
+                features[held] = self._of(self._states.states_left(pairs.take(held)))
+            return features
+        out = np.empty((len(pairs.row), *self._shape), self._bias.dtype)
+        for places, states, which in self._states.pair_states(pairs):
+            out[places] = self._of(states)[which]
+        return out
+
+    def _reads_all(self, pairs: Pairs) -> bool:
+        rows = self._states.rows
+        if pairs.rows is not rows or len(rows) > KEPT:
+            return False
+        return self._states.reads_all(pairs) or len(np.unique(pairs.row)) > FEW
+
+    @locked_cached_property
+    def _every(self) -> Array:
+        return self._of(self._states.states_of(np.arange(len(self._states.rows))))
+
+    def _of(self, states: Array) -> Array:
+        return scoring.affine(states, self._table, self._bias).reshape(-1, *self._shape)
+
+
+def column_basis(
+    scorer: ComponentScorer, counts: IntArray, *, mean_only: bool
+) -> ColumnBasis | None:
+    """Return the basis of a component's columns; None: it has none, or too few were trained.
+
+    Args:
+        scorer: The component's scores.
+        counts: Training ratings of each column, (M,).
+        mean_only: Find no directions, which is quick and enough where no rating is known.
+    """
+    folded = scorer.fold_in_output()
+    if folded is None:
+        return None
+    states, (table, bias, shared) = folded
+    if mean_only:
+        mean = mean_column(table, bias, counts, shared=shared)
+        return None if mean is None else ColumnBasis(states, mean)
+    ratings = states.rows.counts()
+    rated = np.flatnonzero(ratings)
+    rated = rated[:: max(1, -(-len(rated) // SAMPLE))]
+    if not len(rated):
+        return None
+    spread = gram(states.states_of(rated), ratings[rated])
+    found = directions(table, bias, counts, spread, shared=shared)
+    return None if found is None else ColumnBasis(states, found)
 
 
 class Directions(NamedTuple):
