@@ -138,9 +138,10 @@ def test_a_popularity_penalty_divides_by_what_is_popular_with_everyone(
             chance[liked["item"].to_numpy() - 1] = liked["score"].to_numpy()
             own = own ** min(1, 2 - 2 * taste) * chance ** min(1, 2 * taste)
         best = first_of(own, ~seen(user), 6)
-        assert mine["item"].to_list() == [item + 1 for item in best]
-        np.testing.assert_allclose(mine["score"], own[best], rtol=2e-4)
-        np.testing.assert_allclose(mine["pick"], all_chances(which, user, True)[best], rtol=2e-4)
+        items = mine["item"].to_numpy() - 1
+        np.testing.assert_allclose(own[items], own[best], rtol=2e-4)  # some are equal
+        np.testing.assert_allclose(mine["score"], own[items], rtol=2e-4)
+        np.testing.assert_allclose(mine["pick"], all_chances(which, user, True)[items], rtol=2e-4)
 
 
 @pytest.mark.usefixtures("few")
