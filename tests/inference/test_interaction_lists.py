@@ -125,7 +125,8 @@ def test_a_popularity_penalty_divides_by_what_is_popular_with_everyone(
 ) -> None:
     """By brute force: the order is that of p(i | user) / p(i)^penalty, and of liking."""
     which = "picked" if taste is None else "both"
-    predictor, how = PREDICTORS[which], {} if taste is None else {"taste": taste}
+    predictor = PREDICTORS[which]
+    how: dict[str, Any] = {} if taste is None else {"taste": taste}
     model = FITTED[which].interaction_model
     assert model is not None
     everyone = np.exp(model.base_log_probabilities.astype(np.float64))
