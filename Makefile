@@ -5,13 +5,13 @@ SOURCES := src tests benchmarks examples experiments
 
 .PHONY: demo serve test test-avx2 test-pandas3 check docs mutants fuzz wheel bench clean
 
-# Train on MovieLens 1M, show the score beside the published ones, recommend to somebody new.
+# Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
 	$(BIN)/python examples/demo.py
 
 # The demo's model on a page of its own, at http://127.0.0.1:8000
 serve: .venv/.serve demo
-	$(BIN)/cfnade serve demo/ml-1m-user
+	$(BIN)/cfnade serve demo/model
 
 # Kernels are compiled first, once, so that the two workers do not compile them twice. Files are taken
 # in their order: by size, those with few but long tests would come last and keep one worker waiting.

@@ -101,7 +101,7 @@ def rows(name: str, seed: int) -> Iterator[dict[str, Any]]:
 
 def ours(parts: Split, seed: int) -> dict[str, Any]:
     began = time.process_time()
-    model = CFNADE(seed=seed, threads=1).fit(parts)
+    model = CFNADE(seed=seed, n_threads=1).fit(parts)
     seconds = time.process_time() - began
     scores = model.evaluate(parts.test)
     said = {"rmse": scores.rmse, "nll": scores.nll, "seconds": seconds}

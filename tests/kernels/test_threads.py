@@ -191,7 +191,7 @@ def use_everything():
         run_parallel(shared, [(), ()])
     cells = np.arange(60)
     ratings = polars.DataFrame({"user": cells // 5, "item": cells % 5, "rating": cells % 3})
-    cfnade.CFNADE(side="user", hidden=(4,), epochs=1, threads=1).fit(ratings)
+    cfnade.CFNADE(side="user", hidden=(4,), epochs=1, n_threads=1).fit(ratings)
 
 for number in (None, 2, 1):
     if number is not None:

@@ -78,14 +78,15 @@ ratings = cfnade.load(
 )
 for side in ("user", "both", "user-factors+user-near"):
     lists = side == "user"
-    model = cfnade.CFNADE(side=side, hidden=(8,), epochs=1, threads=2, lists=lists).fit(ratings)
+    options = {"epochs": 1, "n_threads": 2, "learn_interactions": lists}
+    model = cfnade.CFNADE(side=side, hidden=(8,), **options).fit(ratings)
     model.predict([1, 2], [3, 4])
     model.recommend([1, 2], n=3)
     model.recommend(history={1: 5, 2: 3}, n=3)
-    model.recommend(1, n=3, rank="quantile")
+    model.recommend(1, n=3, rank_by="threshold")
 picks = cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 20}))
 for data in (picks, cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 9}))):
-    model = cfnade.CFNADE(threads=2).fit(data)  # counted, where some come twice
+    model = cfnade.CFNADE(n_threads=2).fit(data)  # counted, where some come twice
     model.recommend([1, 2], n=3)
     model.similar_items(3)
 assert not compiled.names, compiled.names

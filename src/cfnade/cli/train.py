@@ -245,11 +245,8 @@ def _save(result: TrainingResult, config: RunConfig, out: Path) -> None:
     from cfnade.cli.output_dir import end_run, write_errors_explained
     from cfnade.training import state
 
-    facts = result.model.facts | {"run_config": config.to_json()}
-    if config.side == "auto":
-        auto = {"minutes": config.time_budget, "lists": config.learn_interactions}
-        facts |= {"auto": auto | {"refit": config.training["refit"]}}
-    model = replace(result.model, facts=facts)
+    metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}
+    model = replace(result.model, facts=result.model.facts | metadata)
     with write_errors_explained(out):
         checkpoint.save(model, out, with_context=not config.without_context)
         if result.diverged:
@@ -327,8 +324,8 @@ def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> N
     run_options = RunOptions(n_threads=config.n_threads, callbacks=[ProgressCallback(sys.stderr)])
     with write_errors_explained(out), interruptible() as stop:
         result = train(parts, plan, replace(run_options, should_stop=stop))
-        facts = result.model.facts | {"run_config": config.to_json()}
-        model = replace(result.model, facts=facts)
+        metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}
+        model = replace(result.model, facts=result.model.facts | metadata)
         checkpoint.save(model, out, with_context=not config.without_context)
         if not result.stopped:
             end_run(out, config)

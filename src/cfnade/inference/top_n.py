@@ -172,13 +172,14 @@ def best(
     which, items = np.nonzero(allowed)
     chances = lists.probabilities(which, items)
     means = means_of(chances, by.scale.array())
-    if by.rank == "expected":  # which calibration does not move
-        first = first_of_each(n, which, items, means)
-        chosen = which[first], items[first]
+    if by.rank_by == "prediction":  # which calibration does not move
+        scores = by.scores(items, means, chances)
+        first = first_of_each(n, which, items, scores)
+        chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
         honest = calibrator.apply(chances[first], Query.of_users(context, lists.users, *chosen))
-        return RankedItems(*chosen, means[first], means[first], honest, np.full(len(first), np.nan))
+        return RankedItems(*chosen, scores[first], means[first], honest, unasked)
     honest = calibrator.apply(chances, Query.of_users(context, lists.users, which, items))
-    ranked = by.scores(means, honest)
+    ranked = by.scores(items, means, honest)
     first = first_of_each(n, which, items, ranked)
     chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
     return RankedItems(*chosen, ranked[first], means[first], honest[first], unasked)
@@ -195,9 +196,9 @@ def _bounds(
     lists: ItemScores, by: Objective, calibrator: Calibrator
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Of what all items are ranked by; none of what is rated, calibrated apart. Both (B, M)."""
-    if by.rank == "expected":
-        means = lists.means(by.unit)
-        return means, means + 2 * MEAN_SLACK
+    if by.rank_by == "prediction":
+        scores = by.personalized_units(lists.means(by.unit))
+        return scores, scores + 2 * MEAN_SLACK * max(1.0, by.personalization)
     scores, each = lists.scores(), calibrator.calibrations(lists.users)
     sharp = np.array([one.temperature for one in each])
     lower, upper = np.empty(scores.shape[:2]), np.empty(scores.shape[:2])
@@ -211,9 +212,6 @@ def _bounds(
 
 
 # -- by interactions ---------------------------------------------------------------------------
-TASTE = 0.5
-"""Picked and liked."""
-
 _FEWEST = 48  # candidates that are rated at first
 _CELLS = 1 << 19  # that are rated at once
 _LEAST_EACH = 1 << 10  # scores of a person, by which the number of people at once is reckoned
@@ -229,7 +227,7 @@ class InteractionRanker:
     calibrator: Calibrator
     model: InteractionModel
     by: Objective
-    taste: float
+    balance: float
     n: int
     allowed: Candidates
     popularity_penalty: float = 0.0
@@ -246,7 +244,7 @@ class InteractionRanker:
         ranked[:, ~self.allowed.shown] = -np.inf
         ranked -= self._penalties
         make = self._picked_and_liked
-        if not self.scorer.fitted.rates or self.taste == 0:
+        if not self.scorer.fitted.rates or self.balance == 0:
             make = self._picked
         return make(ranked, users), self.allowed.hidden(users)
 
@@ -294,7 +292,7 @@ class InteractionRanker:
         chances = self._honest(asked, local, items)
         logs = ranked[which, items].astype(np.float64)
         with np.errstate(divide="ignore"):
-            liked = np.log(self.by.chance_of_liking(chances))
+            liked = np.log(self.by.probability_of_liking(chances))
         scores = np.exp(self._pick_power * logs + self._like_power * liked)
         order = first_of_each(self.n, which, items, scores)
         which, items, chances = which[order], items[order], chances[order]
@@ -317,11 +315,11 @@ class InteractionRanker:
 
     @property
     def _pick_power(self) -> float:
-        return min(1.0, 2 - 2 * self.taste)
+        return min(1.0, 2 - 2 * self.balance)
 
     @property
     def _like_power(self) -> float:
-        return min(1.0, 2 * self.taste)
+        return min(1.0, 2 * self.balance)
 
     def _honest(self, users: Entities, which: IntArray, items: IntArray) -> FloatArray:
         if not self.scorer.fitted.rates:

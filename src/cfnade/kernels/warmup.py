@@ -262,7 +262,7 @@ def _infer() -> None:
     newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     scores = scoring.score_all(state[0], table, bias, shared=True).T[None]
     ends, allowed = np.zeros(2), np.ones((1, 2), bool)
-    criterion = top_k.Criterion(top_k.QUANTILE, ends, 1.0, ends[None], 1, 0.5, np.zeros(3))
+    criterion = top_k.Criterion(ends, 1.0, ends[None], 1)
     for bound in (top_k.mean_levels(scores, ends), top_k.criterion_bounds(scores, criterion)[0]):
         top_k.keep_candidates(bound, bound, 1, allowed)
     Spellings(["a"]).edits("a", 1)

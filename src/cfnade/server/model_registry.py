@@ -139,7 +139,7 @@ def _query_everything(predictor: Predictor) -> None:
         users.append({"user": predictor.users.raw(0)})
     if fitted.needs_times:
         if fitted.has_context:
-            predictor.predicted(first, **users[-1], times=0)
+            predictor.predicted(first, **users[-1], timestamp=0)
         return
     with suppress(PredictionError):  # a model without vectors of items
         predictor.similar_items(predictor.items.raw(0), n=1)

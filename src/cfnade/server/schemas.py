@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
+from cfnade.inference.ranking_options import RankBy
 from cfnade.server.settings import (
     MAX_GENRES,
     MAX_ITEMS,
@@ -20,7 +21,6 @@ from cfnade.server.settings import (
     MAX_TOKEN_SECONDS,
 )
 
-RankBy = Literal["interaction", "prediction", "threshold"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text

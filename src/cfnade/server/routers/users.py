@@ -166,7 +166,7 @@ def user_recommendations(
     top = rank_items(model, user, query, candidates, excluded)
     return {
         "items": recommended_rows(model, top),
-        "n_hidden_items": top.hidden,
+        "n_hidden_items": top.n_hidden_items,
         "min_ratings": top.min_ratings,
         "n_user_ratings": len(stored) if user.history is None else len(user.history),
         "unknown_items": [*unknown, *unknown_too],
