@@ -57,7 +57,8 @@ def score(
         parts = replace(parts, train=parts.train.concat(parts.valid), valid=nothing)
     trained, record = _trained(parts, seed, configuration, threads, state)
     began = time.perf_counter()
-    test = evaluate(trained.model, parts.test, unseen=configuration.unseen).as_dict()
+    rating = 3.0 if configuration.unseen == "paper" else None
+    test = evaluate(trained.model, parts.test, cold_start_rating=rating).as_dict()
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
     if configuration.members > 1 or configuration.beside:
         first = trained.model.members[: configuration.members]  # those of the first kind

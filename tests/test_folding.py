@@ -10,15 +10,28 @@ from tests.components.given import N_ITEMS, N_USERS, STARS
 from tests.folded import Cell, Problem, cost, least, rule, side_scores
 from tests.inference.cases import UNTRAINED_ITEM, make_kind
 from tests.listed import lines
+from tests.queries import (
+    NOTHING,
+    item_of,
+    of_item,
+    of_user,
+    stored,
+    user_of,
+    without,
+)
+from tests.queries import (
+    known as ratings_of,
+)
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
 
-from cfnade.components.base import NOTHING, Row, What, Who
-from cfnade.components.directions import MOST, directions, gram
-from cfnade.components.row_states import StateRows
+from cfnade.components.row_states import RowStates
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import fold_in
+from cfnade.inference.column_basis import MOST, directions, gram
+from cfnade.inference.explain import leave_each_out
+from cfnade.inference.query import KnownRatings, Query
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels import newton
 from cfnade.kernels.newton import most_probable, most_probable_without_each
@@ -27,10 +40,10 @@ K = len(STARS)
 each_side = pytest.mark.parametrize("side", list(SIDES))
 
 
-def row(**levels: int) -> Row:
+def row(**levels: int) -> KnownRatings:
     """Of columns c1, c2 …"""
     columns = [int(name[1:]) for name in levels]
-    return Row(np.array(columns, np.int32), np.array(list(levels.values()), np.uint8))
+    return ratings_of(columns, list(levels.values()))
 
 
 # -- the solver ------------------------------------------------------------------------------------
@@ -144,12 +157,12 @@ def test_directions_are_few_and_need_columns() -> None:
 def test_a_new_item_is_what_the_equations_say(side: str) -> None:
     fitted = make(side)
     raters = row(c2=3, c7=0, c5=1)
-    assert NEW_USER in raters.columns
+    assert NEW_USER in raters[0]
     known = known_of(fitted.context) | {
-        (u, -1): k for u, k in zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)
+        (u, -1): k for u, k in zip(raters[0].tolist(), raters[1].tolist(), strict=True)
     }
     users = np.arange(-1, N_USERS)
-    answer = Scorer(fitted).of_item(What(-1, raters), users)
+    answer = of_item(Scorer(fitted), item_of(fitted.context, raters), users)
     expected = [said(fitted, known, user, -1) for user in users.tolist()]
     np.testing.assert_allclose(answer, expected, atol=1e-6)
 
@@ -157,15 +170,13 @@ def test_a_new_item_is_what_the_equations_say(side: str) -> None:
 @each_side
 def test_a_new_item_for_a_new_person_is_what_the_equations_say(side: str) -> None:
     fitted, history, raters = make(side), row(c6=3, c4=0, c2=3), row(c2=3, c7=0, c5=1)
-    assert NEW_ITEM in history.columns
+    assert NEW_ITEM in history[0]
     known = known_of(fitted.context)
-    known |= {
-        (-1, i): k for i, k in zip(history.columns.tolist(), history.levels.tolist(), strict=True)
-    }
-    known |= {
-        (u, -1): k for u, k in zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)
-    }
-    answer = Scorer(fitted).of_pair(Who(-1, history), What(-1, raters))
+    known |= {(-1, i): k for i, k in zip(history[0].tolist(), history[1].tolist(), strict=True)}
+    known |= {(u, -1): k for u, k in zip(raters[0].tolist(), raters[1].tolist(), strict=True)}
+    zero = np.zeros(1, np.int64)
+    both = user_of(fitted.context, history), item_of(fitted.context, raters)
+    answer = Scorer(fitted).rating_probabilities(Query(fitted.context, *both, zero, zero))
     # The two are in nobody's context, so all that each is known by stays as it is.
     np.testing.assert_allclose(answer[0], said(fitted, known, -1, -1), atol=1e-6)
 
@@ -173,13 +184,14 @@ def test_a_new_item_for_a_new_person_is_what_the_equations_say(side: str) -> Non
 @each_side
 def test_the_order_of_a_history_does_not_matter(side: str) -> None:
     scorer, every = Scorer(make(side)), np.arange(N_ITEMS)
+    context = scorer.fitted.context
     history = row(c6=3, c4=0, c2=3, c1=1)
-    turned = Row(history.columns[::-1], history.levels[::-1])
-    one, other = (scorer.of_person(Who(-1, rated), every) for rated in (history, turned))
+    turned = history[0][::-1], history[1][::-1]
+    one, other = (of_user(scorer, user_of(context, rated), every) for rated in (history, turned))
     np.testing.assert_allclose(one, other, atol=1e-6)
     users, raters = np.arange(N_USERS), row(c2=3, c7=0, c5=1)
-    turned = Row(raters.columns[::-1], raters.levels[::-1])
-    one, other = (scorer.of_item(What(-1, rated), users) for rated in (raters, turned))
+    turned = raters[0][::-1], raters[1][::-1]
+    one, other = (of_item(scorer, item_of(context, one), users) for one in (raters, turned))
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
@@ -191,24 +203,27 @@ def test_a_rating_never_moves_its_own_prediction(
     """Nor does it if some of the ratings stand for all."""
     monkeypatch.setattr(fold_in, "MOST", most)
     scorer = Scorer(make(side))
+    context = scorer.fitted.context
     for item in (6, NEW_ITEM, 2, 1):
         answers = []
         for level in range(K):
             history = row(c6=3, c4=0, c2=3, c1=1)
-            levels = np.where(history.columns == item, level, history.levels).astype(np.uint8)
-            who = Who(-1, Row(history.columns, levels))
-            (line,) = lines(scorer, [who])
-            answers.append((scorer.of_person(who, np.array([item])), line[item]))
+            levels = np.where(history[0] == item, level, history[1]).astype(np.uint8)
+            who = user_of(context, (history[0], levels))
+            (line,) = lines(scorer, who)
+            answers.append((of_user(scorer, who, [item]), line[item]))
         for chances, scores in answers[1:]:
             # It is taken off a sum that it was in, which rounds.
             np.testing.assert_allclose(chances, answers[0][0], atol=1e-10)
             np.testing.assert_allclose(scores, answers[0][1], atol=1e-10)
     for user in (2, NEW_USER):
         asked = np.array([user])
-        one, other = (scorer.of_item(What(-1, row(c2=k, c5=k, c7=0)), asked) for k in (0, 3))
+        one, other = (
+            of_item(scorer, item_of(context, row(c2=k, c5=k, c7=0)), asked) for k in (0, 3)
+        )
         gone = [row(c5=k, c7=0) if user == 2 else row(c2=k, c7=0) for k in (0, 3)]
         for answer, rest in zip((one, other), gone, strict=True):
-            alone = scorer.of_item(What(-1, rest), asked)
+            alone = of_item(scorer, item_of(context, rest), asked)
             np.testing.assert_allclose(answer, alone, atol=1e-7)
 
 
@@ -217,7 +232,7 @@ def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
     """Frequencies if the model reads histories, or else the mean of the trained."""
     fitted = make(side)
     scorer, known = Scorer(fitted), known_of(fitted.context)
-    answer = scorer.of_person(Who(-1, NOTHING), np.arange(1, N_ITEMS))
+    answer = of_user(scorer, user_of(fitted.context), np.arange(1, N_ITEMS))
     expected = [said(fitted, known, -1, item) for item in range(1, N_ITEMS)]
     np.testing.assert_allclose(answer, expected, atol=1e-6)
     if side == "item":  # of whose taste nothing is known, but the item's ratings are
@@ -226,9 +241,9 @@ def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
 
 def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = make("both")
-    monkeypatch.setattr("cfnade.components.nade.NadeRows.features", lambda *_, **__: None)
-    who = Who(-1, row(c6=3, c2=3))
-    answer = Scorer(fitted).of_person(who, np.array([1]))
+    monkeypatch.setattr("cfnade.components.nade.NadeRows.fold_in_output", lambda *_, **__: None)
+    who = user_of(fitted.context, row(c6=3, c2=3))
+    answer = of_user(Scorer(fitted), who, [1])
     chances = []
     for member in fitted.members:
         cells = known_of(fitted.context) | {(-1, 6): 3, (-1, 2): 3}
@@ -244,18 +259,18 @@ def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def trained() -> FittedModel:
     ratings = synthetic(150, 120, 4000, seed=1).ratings
-    return CFNADE(side="both", hidden=(12,), epochs=12, threads=1).fit(ratings).fitted_
+    return CFNADE(side="both", hidden=(12,), epochs=12, n_threads=1).fit(ratings).fitted_
 
 
 def test_the_history_of_a_trained_user_gives_what_the_user_gets(trained: FittedModel) -> None:
     scorer, every = Scorer(trained), np.arange(trained.context.n_items)
     values, gaps, rules = trained.context.scale.array(), [], []
     for user in range(0, 150, 5):
-        who = scorer.person(user)
-        free = np.setdiff1d(every, who.rated.columns)
-        aimed = scorer.of_person(who, free) @ values
-        stranger = scorer.of_person(Who(-1, who.rated), free) @ values
-        nobody = scorer.of_person(Who(-1, NOTHING), free) @ values
+        who = stored(trained.context, user)
+        free = np.setdiff1d(every, who.ratings(0)[0])
+        aimed = of_user(scorer, who, free) @ values
+        stranger = of_user(scorer, user_of(trained.context, who.ratings(0)), free) @ values
+        nobody = of_user(scorer, user_of(trained.context, NOTHING), free) @ values
         gaps.append(np.square(stranger - aimed).mean())
         rules.append(np.square(nobody - aimed).mean())
     print(np.sqrt(np.mean(gaps)), np.sqrt(np.mean(rules)))
@@ -271,13 +286,14 @@ def test_leaving_out_each_rating_is_a_history_without_it(
     monkeypatch.setattr(fold_in, "PIECE", 9 * 5 * (1 + min(most, n)))  # several pieces
     rng = np.random.default_rng(n)
     columns = rng.permutation(trained.context.n_items)[: n + 1].astype(np.int32)
-    scorer, rated = Scorer(trained), Row(columns[1:], rng.integers(0, 5, n).astype(np.uint8))
+    scorer, rated = Scorer(trained), ratings_of(columns[1:], rng.integers(0, 5, n))
     item = columns[:1].astype(np.int64)
-    effects = scorer.effects(Who(-1, rated), int(item[0]))
-    for column, found in zip(rated.columns, effects.without, strict=True):
-        right = scorer.of_person(Who(-1, rated.without(int(column))), item)[0]
-        np.testing.assert_allclose(found, right, rtol=0, atol=1e-6)
-    assert np.abs(effects.without - effects.whole).max() > 1e-3
+    user = user_of(trained.context, rated)
+    found = scorer.rating_probabilities(leave_each_out(trained.context, user, int(item[0])))
+    for column, one in zip(rated[0], found, strict=False):
+        right = of_user(scorer, user_of(trained.context, without(rated, int(column))), item)[0]
+        np.testing.assert_allclose(one, right, rtol=0, atol=1e-6)
+    assert np.abs(found[:-1] - found[-1]).max() > 1e-3
 
 
 def test_known_users_and_items_are_not_touched(
@@ -290,12 +306,12 @@ def test_known_users_and_items_are_not_touched(
     monkeypatch.setattr(fold_in.FoldIn, "_solution", never)
     Scorer(trained).probabilities(context.users[:500], context.items[:500])
     scorer = Scorer(trained)
-    assert len(lines(scorer, [scorer.person(3)])) == 1
+    assert len(lines(scorer, stored(context, 3))) == 1
 
 
 def test_without_features_the_rule_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the first of several sides with weights for items: the others have nothing to add."""
-    monkeypatch.setattr(StateRows, "features", lambda *_, **__: None)
+    monkeypatch.setattr(RowStates, "fold_in_output", lambda *_, **__: None)
     fitted = make_kind("user-ridge")
     item, user = UNTRAINED_ITEM, 1
     levels = {

@@ -14,16 +14,18 @@ from tests.close import assert_close
 from tests.components.given import N_ITEMS, N_USERS, STARS, cast, some_member, some_ratings
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
+from tests.queries import NOTHING, joined, of_user, of_users, stored, user_of
+from tests.queries import known as ratings_of
 
 from cfnade.components import Axis
-from cfnade.components.base import NOTHING, Row, Who
 from cfnade.data.dataset import Dataset
-from cfnade.data.scale import Scale
-from cfnade.exceptions import ModelError, PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import scorer as module
-from cfnade.inference.lists import distributions
-from cfnade.inference.scorer import Scorer
+from cfnade.inference.explain import by_level, leave_each_out
+from cfnade.inference.objectives import means_of
+from cfnade.inference.query import Entities, KnownRatings
+from cfnade.inference.scorer import Scorer, softmax
 
 FloatArray = npt.NDArray[np.float64]
 NEW_USER, NEW_ITEM = 5, 4
@@ -87,13 +89,13 @@ def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return users.ravel()[order], items.ravel()[order]
 
 
-HISTORY = Row(np.array([6, NEW_ITEM, 2], np.int32), np.array([3, 0, 3], np.uint8))
-STRANGER = Who(-1, HISTORY)
+HISTORY = ratings_of([6, NEW_ITEM, 2], [3, 0, 3])
+STRANGER = user_of(some_ratings(), HISTORY)
 
 
 def with_stranger(known: Known) -> dict[tuple[int, int], int]:
     """As if the new person were the user -1."""
-    rated = zip(HISTORY.columns.tolist(), HISTORY.levels.tolist(), strict=True)
+    rated = zip(*(part.tolist() for part in HISTORY), strict=True)
     return dict(known) | {(-1, item): level for item, level in rated}
 
 
@@ -106,7 +108,7 @@ def with_stranger(known: Known) -> dict[tuple[int, int], int]:
 def test_every_cell_is_what_the_equations_say(
     side: str, fields: dict[str, Any], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FEW_CELLS", few)
+    monkeypatch.setattr(module, "FEW_PAIRS", few)
     fitted, (users, items) = make(side, **fields), every_cell()
     known = known_of(fitted.context)
     answer = Scorer(fitted).probabilities(users, items)
@@ -124,7 +126,7 @@ def test_every_cell_is_what_the_equations_say(
 def test_the_only_rating_of_a_person_is_not_known_of_them_when_it_is_asked_for(
     side: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FEW_CELLS", few)
+    monkeypatch.setattr(module, "FEW_PAIRS", few)
     fitted, items = make(side, lone=LONE), np.arange(N_ITEMS)
     known = known_of(fitted.context)
     assert [user for user, _ in known].count(LONE) == 1
@@ -137,23 +139,25 @@ def test_the_only_rating_of_a_person_is_not_known_of_them_when_it_is_asked_for(
 def test_a_list_has_the_distributions_of_its_cells(side: str) -> None:
     fitted = make(side)
     known, scorer = with_stranger(known_of(fitted.context)), Scorer(fitted)
-    people = [*(scorer.person(user) for user in range(N_USERS)), STRANGER]
-    for who, scores in zip(people, lines(scorer, people), strict=True):
-        expected = [said(fitted, known, who.user, item) for item in range(N_ITEMS)]
-        np.testing.assert_allclose(distributions(scores), expected, rtol=0, atol=1e-6)
+    people = [*(stored(fitted.context, user) for user in range(N_USERS)), STRANGER]
+    for who, scores in zip(people, lines(scorer, joined(people)), strict=True):
+        expected = [said(fitted, known, int(who.index[0]), item) for item in range(N_ITEMS)]
+        np.testing.assert_allclose(softmax(scores), expected, rtol=0, atol=1e-6)
         some = np.array([3, NEW_ITEM, 0, 3, 6])
-        answer = scorer.of_person(who, some)
+        answer = of_user(scorer, who, some)
         np.testing.assert_allclose(answer, np.array(expected)[some], rtol=0, atol=1e-6)
 
 
-def with_history(known: Known, user: int, history: Row) -> dict[tuple[int, int], int]:
+def with_history(known: Known, user: int, history: KnownRatings) -> dict[tuple[int, int], int]:
     """What the rows of a stored user are, whose ratings are now others."""
     others = {cell: level for cell, level in known.items() if cell[0] != user}
-    rated = zip(history.columns.tolist(), history.levels.tolist(), strict=True)
+    rated = zip(*(part.tolist() for part in history), strict=True)
     return others | {(user, item): level for item, level in rated}
 
 
-def expected_with_history(fitted: FittedModel, user: int, history: Row, item: int) -> FloatArray:
+def expected_with_history(
+    fitted: FittedModel, user: int, history: KnownRatings, item: int
+) -> FloatArray:
     """The user's row is the history, all items' rows are those of the context.
 
     A cell's own rating is left out of both.
@@ -173,8 +177,8 @@ def expected_with_history(fitted: FittedModel, user: int, history: Row, item: in
 
 
 HISTORIES = {
-    "none": Row(np.empty(0, np.int32), np.empty(0, np.uint8)),
-    "one": Row(np.array([6], np.int32), np.array([3], np.uint8)),
+    "none": NOTHING,
+    "one": ratings_of([6], [3]),
     "several": HISTORY,
 }
 
@@ -186,37 +190,38 @@ def test_a_stored_user_with_another_history(
     side: str, history: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The history replaces the user's row; what item rows hold of the user is left out of it."""
-    monkeypatch.setattr("cfnade.inference.scorer.FEW_PEOPLE", few)
+    monkeypatch.setattr("cfnade.inference.scorer.FEW_USERS", few)
     fitted, rated = make(side, members=1), HISTORIES[history]
     scorer, known = Scorer(fitted), known_of(fitted.context)
     trained = np.flatnonzero(np.arange(N_ITEMS) != NEW_ITEM)
     for user in range(N_USERS):
         if user == NEW_USER or not any(cell[0] == user for cell in known):
             continue
-        who = Who(user, rated)
+        who = user_of(fitted.context, rated, user)
         expected = [expected_with_history(fitted, user, rated, int(i)) for i in trained]
-        found = scorer.of_people([who], 0 * trained, trained)
+        found = of_users(scorer, who, 0 * trained, trained)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-        scores = lines(scorer, [who])[0]
-        np.testing.assert_allclose(distributions(scores)[trained], expected, rtol=0, atol=1e-6)
-        quick = lines(scorer, [who], leave_out=False)[0]
-        unrated = ~np.isin(trained, rated.columns)
-        some = distributions(quick)[trained[unrated]]
+        scores = lines(scorer, who)[0]
+        np.testing.assert_allclose(softmax(scores)[trained], expected, rtol=0, atol=1e-6)
+        quick = lines(scorer, who, leave_out=False)[0]
+        unrated = ~np.isin(trained, rated[0])
+        some = softmax(quick)[trained[unrated]]
         np.testing.assert_allclose(some, np.array(expected)[unrated], rtol=0, atol=1e-6)
 
 
 @each_side
 def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cfnade.inference.scorer.FEW_PEOPLE", 0)
+    monkeypatch.setattr("cfnade.inference.scorer.FEW_USERS", 0)
     scorer = Scorer(make(side))
-    people = [*map(scorer.person, range(N_USERS)), STRANGER]
+    context = scorer.fitted.context
+    people = [*(stored(context, user) for user in range(N_USERS)), STRANGER]
     which = np.random.default_rng(1).permutation(np.repeat(np.arange(len(people)), N_ITEMS))
     items = np.random.default_rng(2).integers(0, N_ITEMS, len(which))
     expected = [
-        scorer.of_person(people[number], np.array([item]))[0]
+        of_user(scorer, people[number], [item])[0]
         for number, item in zip(which.tolist(), items.tolist(), strict=True)
     ]
-    found = scorer.of_people(people, which, items)
+    found = of_users(scorer, joined(people), which, items)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
@@ -224,10 +229,10 @@ def test_cells_of_many_people_are_those_of_each(side: str, monkeypatch: pytest.M
 def test_what_is_not_rated_is_the_same_if_nothing_is_left_out(side: str) -> None:
     fitted = make(side, members=1)
     scorer = Scorer(fitted)
-    people = [scorer.person(user) for user in range(N_USERS)]
-    careful, quick = (lines(scorer, people, leave_out=care) for care in (True, False))
+    people = [stored(fitted.context, user) for user in range(N_USERS)]
+    careful, quick = (lines(scorer, joined(people), leave_out=care) for care in (True, False))
     for who, one, other in zip(people, careful, quick, strict=True):
-        free = np.setdiff1d(np.arange(N_ITEMS), who.rated.columns)
+        free = np.setdiff1d(np.arange(N_ITEMS), who.ratings(0)[0])
         np.testing.assert_allclose(one[free], other[free], rtol=1e-9)
 
 
@@ -250,30 +255,10 @@ def test_single_precision_is_close_to_double() -> None:
 
 def test_softmax_keeps_its_digits() -> None:
     scores = np.array([[1e4, 0.0, -1e4], [0.0, np.log(3.0), -np.inf]])
-    np.testing.assert_allclose(distributions(scores), [[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]])
+    np.testing.assert_allclose(softmax(scores), [[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]])
 
 
 # -- where nothing is known ------------------------------------------------------------------------
-
-
-@each_side
-def test_the_papers_rule_says_3_where_nothing_is_known(side: str) -> None:
-    fitted, (users, items) = make(side), every_cell()
-    answer = Scorer(fitted, unseen="paper").probabilities(users, items)
-    usual = Scorer(fitted).probabilities(users, items)
-    # User 5 and item 4 were not trained on, but have ratings in the context.
-    blank = np.isin(users, [-1, 0]) | np.isin(items, [-1, 0])
-    np.testing.assert_array_equal(answer[blank], np.tile([0.0, 0.0, 1.0, 0.0], (blank.sum(), 1)))
-    assert_close(answer[~blank], usual[~blank])
-
-
-def test_rules_that_do_not_exist_or_fit_are_refused() -> None:
-    fitted = make("user")
-    with pytest.raises(ModelError, match=r"unseen \(='median'\) must be one of mean, paper"):
-        Scorer(fitted, unseen="median")
-    halves = replace(fitted, context=fitted.context.replace(scale=Scale((0.0, 0.5, 1.0, 1.5))))
-    with pytest.raises(ModelError, match="the paper's default rating 3 is not on the scale"):
-        Scorer(halves, unseen="paper")
 
 
 def test_unknown_are_users_and_items_without_known_ratings() -> None:
@@ -316,33 +301,36 @@ def close(answer: FloatArray, expected: Sequence[FloatArray]) -> None:
 def test_an_effect_is_the_prediction_without_that_rating(side: str, user: int) -> None:
     fitted = make(side)
     scorer, known = Scorer(fitted), with_stranger(known_of(fitted.context))
-    who = STRANGER if user < 0 else scorer.person(user)
+    who = STRANGER if user < 0 else stored(fitted.context, user)
     for item in range(N_ITEMS):  # some are among the person's own, some have no weights
-        rest = [i for i in who.rated.columns.tolist() if i != item]
-        effects = scorer.effects(who, item)
-        close(effects.whole, [said(fitted, known, user, item)])
-        assert len(effects.without) == len(rest)
-        close(
-            effects.without,
-            [said(fitted, without(known, (user, i)), user, item) for i in rest],
-        )
+        rest = [i for i in who.ratings(0)[0].tolist() if i != item]
+        found = scorer.rating_probabilities(leave_each_out(fitted.context, who, item))
+        close(found[-1:], [said(fitted, known, user, item)])
+        assert len(found) == len(rest) + 1
+        expected = [said(fitted, without(known, (user, i)), user, item) for i in rest]
+        close(found[:-1], expected)
 
 
-@pytest.mark.parametrize("user", [2, NEW_USER, -1])
-@each_side
-def test_an_effect_of_others_is_the_prediction_without_theirs(side: str, user: int) -> None:
-    fitted = make(side)
-    scorer, known = Scorer(fitted), with_stranger(known_of(fitted.context))
-    who = STRANGER if user < 0 else scorer.person(user)
+@pytest.mark.parametrize("user", [2, NEW_USER])
+def test_an_effect_of_others_is_the_prediction_without_theirs(user: int) -> None:
+    fitted = make("item")
+    scorer, known = Scorer(fitted), known_of(fitted.context)
+    values = fitted.context.scale.array()
     for item in range(N_ITEMS):
-        raters, effects, by_level = scorer.effects_of_others(who, item)
-        others = {u: level for (u, i), level in known.items() if i == item and 0 <= u != user}
-        assert dict(zip(raters.columns.tolist(), raters.levels.tolist(), strict=True)) == others
-        close(effects.whole, [said(fitted, known, user, item)])
-        gone = [[(int(u), item)] for u in raters.columns]
-        close(effects.without, [said(fitted, without(known, *g), user, item) for g in gone])
-        levels = [[(u, item) for u, level in others.items() if level == k] for k in range(K)]
-        close(by_level, [said(fitted, without(known, *g), user, item) for g in levels])
+        others = {u: level for (u, i), level in known.items() if i == item and u != user}
+        frame = by_level(scorer, stored(fitted.context, user), item)
+        assert set(frame["rating"].to_list()) == {values[k] for k in others.values()}
+        for rating, count, prediction, gone in frame.select(
+            "rating", "count", "prediction", "without"
+        ).iter_rows():
+            level = values.tolist().index(rating)
+            cells = [(u, item) for u, k in others.items() if k == level]
+            assert count == len(cells)
+            rest = [
+                said(fitted, known, user, item),
+                said(fitted, without(known, *cells), user, item),
+            ]
+            close(np.array([prediction, gone]), [*means_of(np.array(rest), values)])
 
 
 # -- borders ---------------------------------------------------------------------------------------
@@ -350,7 +338,7 @@ def test_an_effect_of_others_is_the_prediction_without_theirs(side: str, user: i
 
 def test_nothing_asked_nothing_answered() -> None:
     assert Scorer(make("user")).probabilities([], []).shape == (0, K)
-    assert lines(Scorer(make("both")), []).shape == (0, N_ITEMS, K)
+    assert lines(Scorer(make("both")), STRANGER.take(np.arange(0))).shape == (0, N_ITEMS, K)
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
@@ -369,11 +357,11 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
     assert Scorer(empty).known(axis).tolist() == fitted.trained_on[axis].sum(1).tolist()
     assert not Scorer(empty).known(side).any()
     if side == "user":
-        stranger = Scorer(empty).of_person(STRANGER, np.array([1, 3, 6]))
+        stranger = of_user(Scorer(empty), STRANGER, [1, 3, 6])
         known = with_stranger({})
         expected = [said(fitted, known, -1, item) for item in (1, 3, 6)]
         np.testing.assert_allclose(stranger, expected, atol=1e-6)
-        assert Scorer(empty).person(-1).rated is NOTHING
+        assert not len(stored(empty.context, -1).ratings(0)[0])
 
 
 @pytest.mark.parametrize(
@@ -394,9 +382,9 @@ def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> Non
 # -- cache ----------------------------------------------------------------------------------------
 
 
-def rated(user: int, *ratings: tuple[int, int]) -> Who:
+def rated(user: int, *ratings: tuple[int, int]) -> Entities:
     columns, levels = np.array(ratings, np.int64).reshape(-1, 2).T
-    return Who(user, Row(columns.astype(np.int32), levels.astype(np.uint8)))
+    return user_of(some_ratings(), ratings_of(columns, levels), user)
 
 
 def test_scores_are_cached_by_user_ratings_and_details(monkeypatch: pytest.MonkeyPatch) -> None:

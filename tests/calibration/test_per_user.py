@@ -28,18 +28,19 @@ from tests.inference.cases import (
     ratings,
 )
 from tests.listed import best_of
+from tests.queries import NOTHING, joined, known, of_user, stored, user_of
 
-from cfnade.calibration import per_user
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator, LevelPreferences
 from cfnade.checkpoint import load, save
-from cfnade.components.base import NOTHING, Row, Who, row_of
+from cfnade.components import row_states
 from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.objectives import resolve_objective
+from cfnade.inference.objectives import Objective
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities, KnownRatings, Query
 from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import best
 
@@ -121,11 +122,11 @@ def test_pairs_equal_the_formula(kind: str) -> None:
     fitted = model_with_preferences(kind)
     predictor, times = Predictor(fitted), NOW if "time" in kind else None
     users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
-    said = predictor.predict_proba(users * 10, items + 100, times=times)
+    said = predictor.predict_proba(users * 10, items + 100, timestamp=times)
     np.testing.assert_allclose(said.reshape(USERS, ITEMS, -1), expected(kind), atol=2e-6)
     plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
-    assert np.abs(plain.predict_proba(users * 10, items + 100, times=times) - said).max() > 0.01
-    one = predictor.predicted(np.arange(ITEMS), 30, times=times)  # as a service asks
+    assert np.abs(plain.predict_proba(users * 10, items + 100, timestamp=times) - said).max() > 0.01
+    one = predictor.predicted(np.arange(ITEMS), 30, timestamp=times)  # as a service asks
     np.testing.assert_allclose(one.probabilities, expected(kind)[3], atol=2e-6)
 
 
@@ -145,9 +146,7 @@ def test_histories_equal_the_formula(kind: str) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-@pytest.mark.parametrize(
-    "how", [{}, {"rank": "at_least", "threshold": 4.5}, {"rank": "quantile", "quantile": 0.8}]
-)
+@pytest.mark.parametrize("how", [{}, {"rank_by": "threshold", "threshold": 4.5}])
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen: bool) -> None:
     predictor = Predictor(model_with_preferences(kind))
@@ -156,12 +155,10 @@ def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen
         known = {i for u, i in known_cells(data) if u == user}
         chances, scores = expected(kind)[user], {}
         for item in set(range(ITEMS)) - (known if seen else set()):
-            reached = np.append(0.0, np.cumsum(chances[item]))
             scores[item] = {
-                "expected": float(chances[item] @ values),
-                "at_least": float(chances[item][values >= 4.5].sum()),
-                "quantile": float(np.interp(0.8, reached, np.append(values - 0.25, 5.25))),
-            }[how.get("rank", "expected")]
+                "prediction": float(chances[item] @ values),
+                "threshold": float(chances[item][values >= 4.5].sum()),
+            }[how.get("rank_by", "prediction")]
         frame = predictor.recommend(user * 10, n=3, exclude_seen=seen, min_ratings=0, **how)
         first = sorted(scores, key=lambda item: (-round(scores[item], 5), item))[:3]
         assert (frame["item"] - 100).to_list() == first
@@ -173,10 +170,10 @@ def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
     """A single rating in the middle is a preference for the middle, but not for its own item."""
     fitted = model_with_preferences("user")
     fitted = replace(fitted, calibration=Calibration(1.0, (), 5.0))
-    rated = Row(np.array([5], np.int32), np.array([5], np.uint8))
+    rated = known([5], [5])
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
-    by = resolve_objective("at_least", 4.5, None, fitted.context.scale)
+    by = Objective("threshold", fitted.context.scale, 4.5)
     result = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
     assert result.items.tolist() == [5]
@@ -196,25 +193,24 @@ def test_evaluation_scores_what_is_predicted() -> None:
 OF_NEW = Calibration(2.4, tuple(np.linspace(0.6, -0.3, 10).tolist()), 0.7)
 
 
-@pytest.mark.parametrize("rank", ["at_least", "quantile"])
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
+def test_new_users_have_a_separate_calibration(kind: str) -> None:
     fitted = model_with_preferences(kind)
     apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
     history = history_of(fitted.context, 3)
     every = fitted.context.item_ids
     of_me: dict[str, Any] = {"histories": {"me": history}}
     raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
-    row = row_of(fitted.context.rows("user"), 3)
-    preferences = LevelPreferences(fitted).for_row(row, np.arange(ITEMS))
+    row = stored(fitted.context, 3).ratings(0)
+    preferences = preferences_of(fitted, row, np.arange(ITEMS))
     expected_values = OF_NEW.apply(raw, fitted.context.scale.array(), preferences)
     said = Predictor(apart).predict_proba("me", every, **of_me)
     np.testing.assert_allclose(said, expected_values, atol=1e-9)
     assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
     one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
     assert_close(one, other)
-    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank=rank)
-    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank=rank)
+    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank_by="threshold")
+    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank_by="threshold")
     assert first["item"].to_list() == whole["item"].to_list()[:2]
     assert whole["score"].is_sorted(descending=True)
     np.testing.assert_allclose(
@@ -227,16 +223,23 @@ def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
 def test_trained_and_new_users_are_listed_together() -> None:
     """Their temperatures differ, and each gets the list of a request of its own."""
     fitted = replace(model_with_preferences("user"), calibration_of_new=OF_NEW)
-    scorer, by = Scorer(fitted), resolve_objective("at_least", 4.0, None, fitted.context.scale)
-    people = [scorer.person(0), Who(-1, scorer.person(3).rated), Who(-1, NOTHING)]
+    context = fitted.context
+    scorer, by = Scorer(fitted), Objective("threshold", context.scale, 4.0)
+    people = joined(
+        [
+            stored(context, 0),
+            user_of(context, stored(context, 3).ratings(0)),
+            user_of(context),
+        ]
+    )
     every = np.arange(ITEMS)
 
-    def listed(some: list[Who]) -> list[list[int]]:
-        lists = scorer.lists(some, every, leave_out=True)
-        result = best(lists, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
+    def listed(some: Entities) -> list[list[int]]:
+        lists = scorer.item_scores(some, every, leave_one_out=True)
+        result = best(lists, context, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
         return [result.items[result.which == number].tolist() for number in range(len(some))]
 
-    assert listed(people) == [listed([who])[0] for who in people]
+    assert listed(people) == [listed(people.take(np.array([n])))[0] for n in range(3)]
 
 
 @pytest.mark.parametrize("kind", [*FOR_PEOPLE, "both-time"])
@@ -248,7 +251,7 @@ def test_unknown_users_get_uncalibrated_item_frequencies(kind: str) -> None:
     for item in range(ITEMS):
         counts = np.bincount(data.levels[data.items == item], minlength=10)
         expected_values = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
-        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], times=times)
+        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], timestamp=times)
         np.testing.assert_allclose(said[0], expected_values, atol=1e-6)
         if times is None:
             new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})
@@ -265,7 +268,7 @@ def test_a_users_only_rating_is_left_out_of_its_prediction() -> None:
     expected_values = np.bincount(others, minlength=10) + 2 * everyone / everyone.sum()
     scorer = Scorer(make_kind("user", data=data))
     for few in (
-        scorer.of_person(scorer.person(3), np.array([item])),
+        of_user(scorer, stored(data, 3), [item]),
         scorer.probabilities([3], [item]),
     ):
         np.testing.assert_allclose(few[0], expected_values / expected_values.sum(), atol=1e-6)
@@ -278,6 +281,12 @@ def test_a_users_only_rating_is_left_out_of_its_prediction() -> None:
 # -- what it keeps, and where it rests -------------------------------------------------------------
 
 
+def preferences_of(fitted: FittedModel, rated: KnownRatings, items: Any) -> FloatArray:
+    """Of a new user with these ratings."""
+    user, zeros = user_of(fitted.context, rated), np.zeros(len(items), np.int64)
+    return LevelPreferences(fitted).for_query(Query.of_users(fitted.context, user, zeros, items))
+
+
 def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArray]:
     users, items = (part.ravel() for part in np.indices((USERS + 1, ITEMS + 1)))
     return users - 1, items - 1, np.random.default_rng(0).dirichlet(np.full(10, 0.5), len(users))
@@ -287,7 +296,7 @@ def every_cell() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], FloatArr
 def test_every_mean_is_kept(kind: str) -> None:
     fitted, (users, items, chances) = model_with_preferences(kind), every_cell()
     values, calibrator = fitted.context.scale.array(), Calibrator(fitted)
-    said = calibrator.for_pairs(chances, users, items)
+    said = calibrator.apply(chances, Query.of_pairs(fitted.context, users, items))
     np.testing.assert_allclose(said @ values, chances @ values, rtol=0, atol=1e-9)
     without = replace(WITH_PREFERENCES, user_weight=0.0).apply(chances, values)
     assert np.abs(said - without).max() > 0.01
@@ -297,16 +306,17 @@ def test_unknown_users_have_no_preferences() -> None:
     fitted, (users, items, _) = model_with_preferences("user"), every_cell()
     blank = np.isin(users, [-1, NEW_USER])
     preferences = LevelPreferences(fitted)
-    assert not preferences.for_pairs(users, items)[blank].any()
-    assert np.abs(preferences.for_pairs(users, items)[~blank]).max(1).min() > 0
-    assert not preferences.for_row(NOTHING, np.arange(ITEMS)).any()
+    found = preferences.for_query(Query.of_pairs(fitted.context, users, items))
+    assert not found[blank].any()
+    assert np.abs(found[~blank]).max(1).min() > 0
+    assert not preferences_of(fitted, NOTHING, np.arange(ITEMS)).any()
     plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
     none: dict[str, Any] = {"histories": {"me": {}}}
     said = Predictor(fitted).predict_proba("me", [101, 102], **none)
     assert_close(said, plain.predict_proba("me", [101, 102], **none))
     # A lone rating is not known where it is asked for.
-    rated = Row(np.array([5], np.int32), np.array([9], np.uint8))
-    lone = preferences.for_row(rated, np.array([5, 6, -1]))
+    rated = known([5], [9])
+    lone = preferences_of(fitted, rated, np.array([5, 6, -1]))
     assert not lone[0].any()
     assert lone[1].any()
     assert np.array_equal(lone[1], lone[2])
@@ -320,7 +330,10 @@ def test_a_rating_affects_only_predictions_of_other_items(kind: str) -> None:
     levels = data.levels.copy()
     levels[place] = (levels[place] + 4) % 10
     changed = replace(fitted, context=data.replace(levels=levels))
-    before, after = (Calibrator(f).for_pairs(chances, users, items) for f in (fitted, changed))
+    before, after = (
+        Calibrator(f).apply(chances, Query.of_pairs(f.context, users, items))
+        for f in (fitted, changed)
+    )
     own = (users == 3) & (items == data.items[place])
     assert own.sum() == 1
     np.testing.assert_allclose(after[own], before[own], rtol=0, atol=1e-12)
@@ -331,11 +344,12 @@ def test_a_rating_affects_only_predictions_of_other_items(kind: str) -> None:
 def test_chunks_give_the_same_preferences(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, (users, items, _) = model_with_preferences("both"), every_cell()
     order = np.random.default_rng(5).permutation(len(users))
-    whole = LevelPreferences(fitted).for_pairs(users, items)
-    monkeypatch.setattr(per_user, "_CHUNK", 12)
-    pieces = LevelPreferences(fitted).for_pairs(users[order], items[order])
+    query = Query.of_pairs(fitted.context, users, items)
+    whole = LevelPreferences(fitted).for_query(query)
+    monkeypatch.setattr(row_states, "PIECE", 12)
+    pieces = LevelPreferences(fitted).for_query(query.take(order))
     np.testing.assert_allclose(pieces, whole[order], rtol=0, atol=1e-12)
-    assert LevelPreferences(fitted).for_pairs(users[:0], items[:0]).shape == (0, 10)
+    assert LevelPreferences(fitted).for_query(query.take(order[:0])).shape == (0, 10)
 
 
 def test_one_rating_at_a_new_level_has_a_bounded_effect() -> None:
@@ -348,8 +362,8 @@ def test_one_rating_at_a_new_level_has_a_bounded_effect() -> None:
         trained_on={"item": counts},
         context=fitted.context.select(np.arange(0)).replace(scale=scale),
     )
-    rated = Row(np.array([5], np.int32), np.array([0], np.uint8))
-    preference = LevelPreferences(fitted).for_row(rated, np.array([-1]))[0]
+    rated = known([5], [0])
+    preference = preferences_of(fitted, rated, np.array([-1]))[0]
     assert 1.0 < preference[0] == preference.max() < 5.0
 
 

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from tests.components.given import network_of
 from tests.components.toy import Toy
+from tests.queries import without
 from torch import Tensor
 
 from cfnade._typing import IntArray
 from cfnade.components import RatingComponent
-from cfnade.components.base import Array, Row, row_of
+from cfnade.components.base import Array, Pairs
 from cfnade.components.factor_analysis import FactorComponent
 from cfnade.components.neighborhood import NeighborhoodComponent
 from cfnade.data.csr import CsrRows
+from cfnade.inference.query import KnownRatings
 from cfnade.models.batch import Context
 
 
@@ -40,66 +42,45 @@ ScoresGiven = Callable[[Context, Tensor, Tensor], Tensor]
 """Scores (n, K) of cells: the number of each one's context, and its column."""
 
 
+def ratings_of(rows: CsrRows, row: int) -> KnownRatings:
+    part = slice(rows.offsets[row], rows.offsets[row + 1])
+    return rows.columns[part], rows.levels[part]
+
+
 class PlainRows:
-    """A RowReading of any side that can score cells given contexts."""
+    """Scores of a component's rows, pair by pair from what the pair may be predicted from."""
 
     def __init__(self, scores: ScoresGiven, rows: CsrRows) -> None:
-        self._scores, self.rows, self.dtype = scores, rows, np.dtype(np.float64)
+        self._scores, self.rows = scores, rows
 
-    def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        histories = [row_of(self.rows, row) for row in rows.tolist()]
-        return self._asked(
-            [row.without(c) for row, c in zip(histories, columns, strict=True)], columns
-        )
+    def score_pairs(self, pairs: Pairs) -> Array:
+        known = []
+        for place, (row, column, level) in enumerate(
+            zip(pairs.row.tolist(), pairs.column.tolist(), pairs.levels.tolist(), strict=True)
+        ):
+            one = ratings_of(pairs.rows, row)
+            if pairs.left_out is not None and pairs.left_out[place] >= 0:
+                one = without(one, int(pairs.rows.columns[pairs.left_out[place]]))
+            known.append(without(one, column) if level >= 0 else one)
+        return self._asked(known, pairs.column)
 
-    def some(self, row: Row, columns: IntArray) -> Array:
-        return self._asked([row.without(column) for column in columns], columns)
+    def score_columns(self, rows: CsrRows) -> Array:
+        every = np.arange(rows.n_columns)
+        lists = [self._asked([ratings_of(rows, n)] * len(every), every) for n in range(len(rows))]
+        return np.array(lists).reshape(len(rows), len(every), rows.n_levels)
 
-    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
-        asked = zip(which.tolist(), columns.tolist(), strict=True)
-        return self._asked([rows[row].without(column) for row, column in asked], columns)
+    def score_rows(self, columns: IntArray) -> Array:
+        histories = [ratings_of(self.rows, row) for row in range(len(self.rows))]
+        lists = [self._asked(histories, np.full(len(histories), c)) for c in columns.tolist()]
+        return np.array(lists).reshape(len(columns), len(histories), self.rows.n_levels)
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
-        every = np.arange(self.rows.n_columns)
-        out = np.empty((len(rows), len(every), self.rows.n_levels), self.dtype)
-        for number, row in enumerate(rows):
-            out[number] = (
-                self.some(row, every) if leave_out else self._asked([row] * len(every), every)
-            )
-        return out
-
-    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
-        every = np.arange(len(self.rows))
-        histories = [row_of(self.rows, row) for row in every.tolist()]
-        out = np.empty((len(columns), len(every), self.rows.n_levels), self.dtype)
-        for number, (column, row) in enumerate(zip(columns.tolist(), raters, strict=True)):
-            out[number] = (
-                self.down(column, every, row)
-                if leave_out
-                else self._asked(histories, np.full(len(histories), column))
-            )
-        return out
-
-    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
-        del raters  # the rows themselves say who rated the column
-        histories = [row_of(self.rows, row).without(column) for row in rows.tolist()]
-        return self._asked(histories, np.full(len(histories), column))
-
-    def without_each(self, row: Row, column: int) -> Array:
-        return self._asked(
-            [row.without(other) for other in row.columns], np.full(len(row.columns), column)
-        )
-
-    def without_levels(self, row: Row, column: int) -> Array:
-        K = self.rows.n_levels
-        kept = [row.levels != level for level in range(K)]
-        parts = [Row(row.columns[keep], row.levels[keep]) for keep in kept]
-        return self._asked(parts, np.full(K, column))
+    def fold_in_output(self) -> None:
+        """Nothing is folded in here."""
 
     @torch.no_grad()
-    def _asked(self, known: Sequence[Row], columns: IntArray) -> Array:
+    def _asked(self, known: Sequence[KnownRatings], columns: IntArray) -> Array:
         """Each column given its own context. Returns (n, K)."""
-        counts = [len(row.columns) for row in known]
+        counts = [len(row[0]) for row in known]
         joined = [np.concatenate([[], *(row[part] for row in known)]) for part in (0, 1)]
         parts = [np.concatenate([[0], np.cumsum(counts)]), *joined]
         context = Context(*(torch.from_numpy(part.astype(np.int64)) for part in parts))

@@ -23,9 +23,11 @@ from tests.components.given import (
     weights,
 )
 from tests.components.oracle import PlainRows, plain_scores
+from tests.queries import item_of, user_of
+from tests.queries import known as ratings_of
 
 from cfnade.components import Axis, Member, RatingComponent, gaussian, nade, row_states
-from cfnade.components.base import NOTHING, Array, Reading, Row, Who, other_axis, row_of
+from cfnade.components.base import Array, ComponentScorer, other_axis
 from cfnade.components.nade import NadeComponent
 from cfnade.components.new_member import (
     component_names,
@@ -35,12 +37,12 @@ from cfnade.components.new_member import (
     saved_member,
 )
 from cfnade.components.optimizers import member_network
-from cfnade.components.readings import ByItem, reading_of
 from cfnade.components.ridge import RidgeComponent
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
+from cfnade.inference.query import Entities, Query
 from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
 
 RATINGS = some_ratings()
@@ -66,51 +68,61 @@ def test_every_kind_of_side_is_in_a_list_here() -> None:
 
 # -- asked -----------------------------------------------------------------------------------------
 
-PEOPLE = [
-    *(Who(user, row_of(RATINGS.rows("user"), user)) for user in range(N_USERS)),
-    Who(-1, NOTHING),
-    Who(-1, Row(np.array([5, 0, 2], np.int32), np.array([3, 0, 1], np.uint8))),
-]
+NEW = ratings_of([5, 0, 2], [3, 0, 1])
+USERS = Entities.joined(
+    [Entities.of_dataset(RATINGS, "user"), user_of(RATINGS, NEW), user_of(RATINGS, NEW, index=3)]
+)
+"""Every user, one of whom nothing is known, a new one, and one with another history."""
 
 
 def every_cell() -> tuple[Array, Array]:
     """All cells and those of an unknown user, in random order, some of them twice."""
-    users, items = np.meshgrid(np.arange(-1, N_USERS), np.arange(N_ITEMS))
+    users, items = np.meshgrid(np.arange(-1, N_USERS), np.arange(-1, N_ITEMS))
     order = np.random.default_rng(1).permutation(users.size)
     order = np.concatenate([order, order[:9]])
     return users.ravel()[order], items.ravel()[order]
 
 
-def answers(reading: Reading) -> Iterator[tuple[str, Array]]:
-    """Everything that can be asked of a reading."""
-    users, items = every_cell()
-    yield "cells", reading.cells(users, items, None)
-    yield "cells of nobody's item", reading.cells(users, np.where(items == 3, -1, items), None)
-    # Where a side has weights for users it has none for somebody new: the scorer sees to that.
-    asked = PEOPLE[:N_USERS] if isinstance(reading, ByItem) else PEOPLE
-    for who in asked:
-        some = np.array([4, 0, 7, 4, 2])
-        yield f"person {who}", reading.person(who, some)
-        for item in range(N_ITEMS):  # some of them are the person's own
-            raters = row_of(RATINGS.rows("item"), item).without(who.user)
-            yield f"without each {who} {item}", reading.without_each(who, item)
-            yield f"without raters {who} {item}", reading.without_raters(raters, who, item)
-            yield f"without levels {who} {item}", reading.without_levels(raters, who, item)
-        rated = who.rated.columns.astype(np.int64)
-        pairs = reading.person_without(who, rated, rated[::-1])
-        different = rated[:, None] != rated[::-1]
-        yield f"without pairs {who}", pairs[different]
-    rng = np.random.default_rng(2)
-    which, some = rng.integers(0, len(asked), 60), rng.integers(-1, N_ITEMS, 60)
-    yield "people", reading.people(asked, which, np.maximum(some, 0))
-    yield "nobody of many", reading.people(asked, which[:0], some[:0])
-    for leave_out in (True, False):
-        for people in (asked, asked[:2], []):
-            lines = list(reading.lists(people, leave_out=leave_out))
-            assert len(lines) == len(people)
-            for number, line in enumerate(lines):
-                line += 0.0  # may be written to
-                yield f"list {leave_out} {len(people)} {number}", line
+def queries() -> Iterator[tuple[str, Query]]:
+    """Every kind of question about pairs, on the calling thread and by threads."""
+    every = np.tile(np.arange(N_ITEMS), len(USERS))
+    user = np.repeat(np.arange(len(USERS)), N_ITEMS)
+    taken = USERS.take(np.arange(len(USERS)))
+    starts, ends = taken.rows.offsets[user], taken.rows.offsets[user + 1]
+    left_out = np.where(ends > starts, starts + every % np.maximum(ends - starts, 1), -1)
+    left_out[::7] = -1
+    new_item = item_of(RATINGS, ratings_of([7, 2, 5], [0, 3, 1]))
+    stored, zeros = Entities.of_dataset(RATINGS, "user"), np.zeros(N_USERS + 1, np.int64)
+    for serial in (True, False):
+        yield f"stored, {serial}", Query.of_pairs(RATINGS, *every_cell(), serial=serial)
+        for loo in (True, False):
+            options = {"leave_one_out": loo, "serial": serial}
+            yield f"users, {options}", Query.of_users(RATINGS, taken, user, every, **options)
+            further = {**options, "left_out": left_out}
+            yield f"left out, {options}", Query.of_users(RATINGS, taken, user, every, **further)
+        numbers = np.arange(N_USERS + 1)
+        yield (
+            f"a new item, {serial}",
+            Query(RATINGS, stored, new_item, numbers, zeros, serial=serial),
+        )
+        none = Query.of_users(RATINGS, taken, user[:0], every[:0], serial=serial)
+        yield f"nothing, {serial}", none
+
+
+def answers(scorer: ComponentScorer, axis: Axis) -> Iterator[tuple[str, Array]]:
+    """Everything that can be asked of a component's scorer."""
+    for what, query in queries():
+        # An unknown column has no weights: the member's scorer sees to that.
+        query = query.take(np.flatnonzero(query.pairs(axis).column >= 0))
+        yield what, scorer.score_pairs(query.pairs(axis))
+    for size in (len(USERS), 2, 0):
+        if axis == "user":
+            lines = scorer.score_columns(USERS.take(np.arange(size)).rows)
+        else:
+            lines = scorer.score_rows(np.arange(N_USERS)[:size])
+        assert len(lines) == min(size, N_USERS) if axis == "item" else len(lines) == size
+        lines += 0.0  # may be written to
+        yield f"lists {size}", lines
 
 
 READ = [
@@ -136,24 +148,24 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
 ) -> None:
     side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
     assert side.axis is not None
-    plain = PlainRows(plain_scores(side), RATINGS.rows(side.axis))
-    slow = reading_of(side.axis, plain, RATINGS)
-    assert slow.learns == ("item" if side.axis == "user" else "user")
-    expected = list(answers(slow))
+    rows = Entities.of_dataset(RATINGS, side.axis).rows
+    assert side.learns == (None if "near" in name else "item" if side.axis == "user" else "user")
+    expected = list(answers(PlainRows(plain_scores(side), rows), side.axis))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
         for module in (nade, gaussian, row_states):
             monkeypatch.setattr(module, "PIECE", piece)
-        reading = side.reading(RATINGS)
-        assert reading.learns == (None if "near" in name else slow.learns)
-        for (what, answer), (_, right) in zip(answers(reading), expected, strict=True):
+        found = answers(side.scorer(rows), side.axis)
+        for (what, answer), (_, right) in zip(found, expected, strict=True):
             np.testing.assert_allclose(answer, right, rtol=1e-9, atol=1e-9, err_msg=what)
 
 
 @each_reader
-def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
+def test_scores_in_single_precision_are_close_to_double(name: str) -> None:
     side = some_side(name, VARIANTS["deep-factored-unshared"])
-    exact = dict(answers(side.reading(RATINGS)))
-    for what, answer in answers(cast_component(side, np.float32).reading(RATINGS)):
+    rows = Entities.of_dataset(RATINGS, side.axis or "user").rows
+    exact = dict(answers(side.scorer(rows), side.axis or "user"))
+    single = cast_component(side, np.float32).scorer(rows)
+    for what, answer in answers(single, side.axis or "user"):
         np.testing.assert_allclose(answer, exact[what], rtol=1e-4, atol=1e-4, err_msg=what)
 
 
@@ -161,37 +173,39 @@ def test_a_reading_in_single_precision_is_close_to_double(name: str) -> None:
 def test_what_is_left_of_a_lone_rating_is_nothing(name: str) -> None:
     """Not a rounding error: the bits are those of an empty row."""
     side = cast_component(some_side(name, {"hidden": (5,)}), np.float32)
-    lone, empty = (side.reading(RATINGS.select(np.arange(n))) for n in (1, 0))
+    axis: Axis = side.axis or "user"
+    data = [RATINGS.select(np.arange(n)) for n in (1, 0)]
     user, item = RATINGS.users[:1].astype(np.int64), RATINGS.items[:1].astype(np.int64)
-    rated = Row(RATINGS.items[:1], RATINGS.levels[:1])
-    np.testing.assert_array_equal(
-        lone.person(Who(int(user[0]), rated), item), empty.person(Who(int(user[0]), NOTHING), item)
-    )
-    np.testing.assert_array_equal(lone.cells(user, item, None), empty.cells(user, item, None))
+    for serial in (True, False):
+        lone, empty = (
+            side.scorer(Entities.of_dataset(one, axis).rows).score_pairs(
+                Query.of_pairs(one, user, item, serial=serial).pairs(axis)
+            )
+            for one in data
+        )
+        np.testing.assert_array_equal(lone, empty)
 
 
 def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
     side = some_member(("user", "time"), {"hidden": (5,)}).components["time"]
-    reading = cast_component(side, np.float32).reading(RATINGS)
+    scorer = cast_component(side, np.float32).scorer(RATINGS.rows("user"))
     users, items = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64)
-    answer = reading.cells(users, items, RATINGS.times)
+    query = Query.of_pairs(RATINGS, users, items, RATINGS.times)
+    answer = scorer.score_pairs(query.pairs("user"))
     # In training a rating has the same features: itself left out.
     draw = drawn(some_member(("user", "time"), {"hidden": (5,)}), SETTINGS)
     places = {cell: n for n, cell in enumerate(zip(users, items, strict=True))}
     order = [places[cell] for cell in zip(draw.cells["user"], draw.cells["item"], strict=True)]
     trained = side.torch_scores(side.network, draw).detach().numpy()
     np.testing.assert_allclose(trained, answer[order], rtol=1e-6, atol=1e-6)
-    assert reading.learns is None
-    with pytest.raises(PredictionError, match="needs to know when; give times="):
-        reading.cells(users, items, None)
-    asked: list[Callable[[], object]] = [
-        lambda: reading.person(PEOPLE[1], items),
-        lambda: reading.lists(PEOPLE, leave_out=True),
-        lambda: reading.without_each(PEOPLE[1], 0),
-        lambda: reading.without_raters(NOTHING, PEOPLE[1], 0),
-        lambda: reading.without_levels(NOTHING, PEOPLE[1], 0),
+    assert side.learns is None
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp="):
+        scorer.score_pairs(replace(query, times=None).pairs("user"))
+    questions: list[Callable[[], object]] = [
+        lambda: scorer.score_columns(RATINGS.rows("user")),
+        lambda: scorer.score_rows(np.arange(2)),
     ]
-    for question in asked:
+    for question in questions:
         with pytest.raises(PredictionError, match="makes no lists or explanations"):
             question()
 
@@ -400,11 +414,14 @@ def test_a_member_is_the_same_after_it_was_saved(which: str, variant: str) -> No
     again = saved_member(described, arrays)
     assert list(again.components) == list(LISTS[which])
     assert again.axes == member.axes
-    cells = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64), RATINGS.times
+    users, items = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64)
+    query = Query.of_pairs(RATINGS, users, items, RATINGS.times)
     for name, side in cast(member, np.float32).components.items():
         twin = cast(again, np.float32).components[name]
         assert type(twin) is type(side)
-        assert_close(twin.reading(RATINGS).cells(*cells), side.reading(RATINGS).cells(*cells))
+        pairs = query.pairs(side.axis or "user")
+        one, other = (of.scorer(pairs.rows).score_pairs(pairs) for of in (twin, side))
+        assert_close(one, other)
 
 
 def test_what_no_version_knows_is_refused() -> None:

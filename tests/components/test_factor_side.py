@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.components.given import network_of
+from tests.queries import component_scores
 
 from cfnade import CFNADE
 from cfnade.components import Axis
@@ -36,7 +37,6 @@ def test_the_expected_rating_is_that_of_bayesian_regression(axis: Axis) -> None:
     side = some_side(axis)
     net, rows = network_of(side).double(), RATINGS.rows(axis)
     a, c, mean, noise = (part.numpy() for part in (net.a, net.c, net.mean[:, 0], net.noise[0]))
-    reading = side.reading(RATINGS)
     column = 3
     for row in range(0, 30, 5):
         own = slice(rows.offsets[row], rows.offsets[row + 1])
@@ -46,7 +46,7 @@ def test_the_expected_rating_is_that_of_bayesian_regression(axis: Axis) -> None:
         precision = np.eye(3) + (A.T @ A + np.diag(c[known[rest]].sum(0))) / noise
         expected = mean[column] + a[column] @ np.linalg.solve(precision, A.T @ left / noise)
         cell = (row, column) if axis == "user" else (column, row)
-        scores = reading.cells(np.array([cell[0]]), np.array([cell[1]]), None)[0]
+        scores = component_scores(side, RATINGS, *(np.array([n]) for n in cell))[0]
         chances = np.exp(scores - scores.max())
         found = chances @ np.arange(5) / chances.sum()
         assert found == pytest.approx(np.clip(expected, 0.03, 3.97), abs=0.01)
@@ -55,7 +55,7 @@ def test_the_expected_rating_is_that_of_bayesian_regression(axis: Axis) -> None:
 def test_levels_are_expected_as_often_as_they_came() -> None:
     side = some_side("user")
     users, items = RATINGS.users.astype(np.int64), RATINGS.items.astype(np.int64)
-    scores = side.reading(RATINGS).cells(users, items, None)
+    scores = component_scores(side, RATINGS, users, items)
     chances = torch.from_numpy(scores).softmax(1).mean(0).numpy()
     came = np.bincount(RATINGS.levels, minlength=5) / len(RATINGS)
     np.testing.assert_allclose(chances, came, atol=0.02)

@@ -19,11 +19,12 @@ from tests.components.given import (
     some_member,
     some_ratings,
 )
+from tests.queries import component_scores, user_of
+from tests.queries import known as ratings_of
 
 from cfnade.checkpoint import load, save
 from cfnade.components import Axis
 from cfnade.components import neighborhood as module
-from cfnade.components.base import Row, Who
 from cfnade.components.neighborhood import NeighborhoodComponent, pairs_of
 from cfnade.components.new_member import component_names, new_member
 from cfnade.config import TrainingConfig
@@ -32,6 +33,7 @@ from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.neighborhood import ResidualCovariance, solve_weights
 from cfnade.training.options import RunOptions
@@ -71,7 +73,7 @@ def by_hand(side: NeighborhoodComponent, columns: Any, levels: Any, column: int)
 def test_a_correction_is_that_of_refitting_without_the_rating(axis: Axis) -> None:
     side = near_of(axis)
     gain, shift = float(side.arrays["gain"]), float(side.arrays["shift"])
-    rows, reading = RATINGS.rows(axis), side.reading(RATINGS)
+    rows = RATINGS.rows(axis)
     met = 0
     for row in range(1, len(rows)):
         own = slice(rows.offsets[row], rows.offsets[row + 1])
@@ -80,7 +82,7 @@ def test_a_correction_is_that_of_refitting_without_the_rating(axis: Axis) -> Non
             rest = known != column
             c = by_hand(side, known[rest], levels[rest], column)
             cell = (row, column) if axis == "user" else (column, row)
-            scores = reading.cells(np.array([cell[0]]), np.array([cell[1]]), None)[0]
+            scores = component_scores(side, RATINGS, *(np.array([n]) for n in cell))[0]
             np.testing.assert_allclose(scores, np.arange(4) * (gain * c + shift), atol=1e-9)
             met += abs(c) > 1e-3 and not rest.all()
     assert met > 10
@@ -89,12 +91,14 @@ def test_a_correction_is_that_of_refitting_without_the_rating(axis: Axis) -> Non
 @pytest.mark.parametrize("axis", BOTH)
 def test_a_known_cell_is_said_as_if_it_had_never_been_rated(axis: Axis) -> None:
     side = near_of(axis)
-    whole = side.reading(RATINGS)
     for place in range(0, len(RATINGS), 5):
         rest = RATINGS.select(np.arange(len(RATINGS)) != place)
         cell = RATINGS.users[[place]].astype(np.int64), RATINGS.items[[place]].astype(np.int64)
         np.testing.assert_allclose(
-            whole.cells(*cell, None), side.reading(rest).cells(*cell, None), rtol=0, atol=1e-10
+            component_scores(side, RATINGS, *cell),
+            component_scores(side, rest, *cell),
+            rtol=0,
+            atol=1e-10,
         )
 
 
@@ -317,10 +321,15 @@ def test_twins_are_found_and_said_to_be_why(trained: Any) -> None:
 
 def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> None:
     sides, film = trained.members[0].components, twin_of_most(trained)
-    new = Who(-1, Row(np.array([film ^ 1], np.int32), np.array([4], np.uint8)))
-    (said,) = sides["user-near"].reading(trained.context).person(new, np.array([film]))
+    new, zero = user_of(trained.context, ratings_of([film ^ 1], [4])), np.zeros(1, np.int64)
+    query = Query.of_users(trained.context, new, zero, np.array([film]))
+    scores = {
+        axis: sides[f"{axis}-near"].scorer(query.pairs(axis).rows).score_pairs(query.pairs(axis))
+        for axis in ("user", "item")
+    }
+    (said,) = scores["user"]
     assert said[4] > said[0]
-    assert not sides["item-near"].reading(trained.context).person(new, np.array([film])).any()
+    assert not scores["item"].any()
 
 
 def test_a_refit_keeps_the_gains(trained: Any) -> None:
@@ -356,7 +365,7 @@ def test_nothing_is_said_while_the_others_are_trained() -> None:
         assert isinstance(side, NeighborhoodComponent)
         make_up_pairs(side)
         side.set_gain(0.0, 0.0)
-        assert not side.reading(RATINGS).cells(users, items, None).any()
+        assert not component_scores(side, RATINGS, users, items).any()
         side.finish(RATINGS, member)
         assert side.arrays["gain"] == 1.0
 

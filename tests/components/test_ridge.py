@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from tests.components.given import some_member, some_ratings
+from tests.queries import component_scores
 
 from cfnade.components import FitData, Member, variational_bayes
-from cfnade.components.base import NOTHING, Who
 from cfnade.components.new_member import new_member
 from cfnade.components.ridge import SETTLED_SMOOTHING, RidgeComponent
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
@@ -39,8 +39,8 @@ def said_of_nobody(member: Member, axis: Literal["user", "item"]) -> np.ndarray:
         if axis == "user"
         else (np.arange(rows), np.zeros(rows, int))
     )
-    readings = (side.reading(nobody) for side in member.components.values())
-    scores = torch.from_numpy(np.sum([r.cells(users, items, None) for r in readings], axis=0))
+    each = [component_scores(one, nobody, users, items) for one in member.components.values()]
+    scores = torch.from_numpy(np.sum(each, axis=0))
     return np.asarray(torch.softmax(scores.double(), 1).numpy())
 
 
@@ -117,8 +117,8 @@ def test_it_stands_first() -> None:
 def test_beside_it_a_cf_nade_starts_by_saying_nothing_and_leaves_biases_alone() -> None:
     member = new_member(("user-ridge", "user"), RATINGS, FIELDS, TrainingConfig())
     beside = member.components["user"]
-    reading = beside.reading(RATINGS)
-    assert not reading.person(Who(-1, NOTHING), np.arange(RATINGS.n_items)).any()
+    items = np.arange(RATINGS.n_items)
+    assert not component_scores(beside, RATINGS, 0 * items - 1, items).any()
     assert beside.rules(RATINGS, TrainingConfig(), share=0.0)["b"].rate == 0.0
     alone = new_member(("user",), RATINGS, {"hidden": (5,)}, TrainingConfig()).components["user"]
     assert alone.rules(RATINGS, TrainingConfig(), share=0.0)["b"].rate > 0.0

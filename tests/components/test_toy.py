@@ -13,6 +13,7 @@ from starlette.exceptions import StarletteDeprecationWarning
 from tests.close import assert_close
 from tests.components.toy import Toy
 from tests.listed import lines
+from tests.queries import of_user, stored
 from tests.server.given import server_settings
 
 from cfnade import checkpoint
@@ -28,7 +29,7 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 SIDES = ["toy", "user+toy", "toy+item", "item+toy"]
-SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 16, "threads": 1}
+SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 16, "n_threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,9 @@ def test_it_is_trained_saved_and_asked(side: str, ratings: Dataset, tmp_path: Pa
     assert_close(Scorer(loaded).probabilities(users, items), answer)
     np.testing.assert_allclose(answer.sum(1), 1.0)
     # The same numbers by every door of the scorer.
-    who = Scorer(fitted).person(3)
-    one = Scorer(fitted).of_person(who, np.arange(5))
-    (line,) = lines(Scorer(fitted), [who])
+    who = stored(fitted.context, 3)
+    one = of_user(Scorer(fitted), who, np.arange(5))
+    (line,) = lines(Scorer(fitted), who)
     chances = np.exp(line) / np.exp(line).sum(1, keepdims=True)
     np.testing.assert_allclose(one, chances[:5], rtol=1e-4)
     assert len(model.recommend([3], n=3)) == 3
@@ -86,7 +87,7 @@ def test_it_is_continued_and_seeds_are_averaged(ratings: Dataset) -> None:
     one, other = (model.fitted_.members[0].arrays() for model in (first, again))
     for name, tensor in one.items():
         np.testing.assert_allclose(tensor, other[name], atol=1e-6)
-    assert len(fit(ratings, "user+toy", seeds=2).fitted_.members) == 2
+    assert len(fit(ratings, "user+toy", n_seeds=2).fitted_.members) == 2
 
 
 @pytest.mark.parametrize("side", SIDES)

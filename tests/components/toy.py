@@ -12,9 +12,9 @@ from torch import Tensor
 
 from cfnade._typing import IntArray
 from cfnade.components import ArraySpec, Axis, FitData, register
-from cfnade.components.base import Array
+from cfnade.components.base import Array, OutputTable
 from cfnade.components.batches import Batch
-from cfnade.components.row_states import AdditiveComponent, OutputTable
+from cfnade.components.row_states import AdditiveComponent
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.column_groups import RowRatings
 from cfnade.models.batch import Context

@@ -24,7 +24,7 @@ from cfnade.data.scale import Scale
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
-from cfnade.exceptions import ModelError, PredictionError
+from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.inference.scorer import Scorer
 
@@ -229,10 +229,10 @@ def test_the_papers_rule_predicts_3_for_unknown_pairs() -> None:
     fitted = model_of("user", context)
     known = np.isin(test.users, context.users) & np.isin(test.items, context.items)
     stars = np.where(known, predicted_by_hand(fitted, test) @ STARS, 3.0)
-    scores = evaluate(fitted, test, unseen="paper")
+    scores = evaluate(fitted, test, cold_start_rating=3.0)
     assert scores.rmse == pytest.approx(math.sqrt(np.mean((stars - test.values) ** 2)))
-    with pytest.raises(ModelError, match="must be one of mean, paper"):
-        evaluate(fitted, test, unseen="median")
+    with pytest.raises(PredictionError, match=r"cold_start_rating \(=3.2\) is not on the scale"):
+        evaluate(fitted, test, cold_start_rating=3.2)
 
 
 def test_time_models_predict_at_the_times_of_the_test() -> None:

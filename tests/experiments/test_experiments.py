@@ -15,11 +15,11 @@ from tests.experiments.plans import CHOICE, HEAD, plan_file, run
 
 from cfnade.components import COMPONENTS
 from cfnade.components.new_member import new_member
-from cfnade.components.readings import reading_of
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
+from cfnade.inference.query import Query
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.train import train
@@ -289,11 +289,11 @@ def test_the_slope_is_learnt_and_counts_for_every_level() -> None:
 def test_a_sloped_model_answers_with_its_slope() -> None:
     fitted = small_run("slope").model
     side: Any = fitted.members[0].components["item"]
-    rows = PlainRows(plain_scores(side), fitted.context.rows("item"))
-    plain = reading_of("item", rows, fitted.context)
-    cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5), None
-    found = side.reading(fitted.context).cells(*cells)
-    np.testing.assert_allclose(found, plain.cells(*cells), rtol=1e-4, atol=1e-5)
+    cells = np.repeat(np.arange(5), 6), np.tile(np.arange(6), 5)
+    pairs = Query.of_pairs(fitted.context, *cells).pairs("item")
+    plain = PlainRows(plain_scores(side), pairs.rows)
+    found = side.scorer(pairs.rows).score_pairs(pairs)
+    np.testing.assert_allclose(found, plain.score_pairs(pairs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("side", ["item", "both"])

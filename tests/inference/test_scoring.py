@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.queries import NOTHING, known
 
-from cfnade.components import nade
-from cfnade.components.base import NOTHING, Row
+from cfnade.components.base import Pairs
 from cfnade.components.nade import NadeComponent, NadeRows
-from cfnade.data.csr import CsrRows
-from cfnade.inference.lists import distributions
+from cfnade.inference.query import Entities, KnownRatings
+from cfnade.inference.scorer import softmax
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
 
@@ -27,52 +27,45 @@ def make(**fields: object) -> CFNADENetwork:
 
 
 ROWS = [
-    Row(np.array([3, 0, 7, 9], np.int32), np.array([1, 3, 0, 2], np.uint8)),
+    known([3, 0, 7, 9], [1, 3, 0, 2]),
     NOTHING,
-    Row(np.array([10], np.int32), np.array([3], np.uint8)),
-    *(Row(np.array([c, 5], np.int32), np.array([2, 1], np.uint8)) for c in (0, 1, 2, 3)),
+    known([10], [3]),
+    *(known([c, 5], [2, 1]) for c in (0, 1, 2, 3)),
 ]
+DATA = Entities.of_histories([-1] * len(ROWS), ROWS, 11, 4).rows
 
 
-def reading(model: CFNADENetwork) -> NadeRows:
-    """ROWS as a data set."""
-    offsets = np.cumsum([0, *(len(row.columns) for row in ROWS)])
-    columns, levels = (np.concatenate([row[part] for row in ROWS]) for part in (0, 1))
+def rows_of(model: CFNADENetwork) -> NadeRows:
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    return NadeRows(
-        NadeComponent(model.config, arrays),
-        CsrRows(offsets, columns, levels, n_columns=11, n_levels=4),
-    )
+    return NadeRows(NadeComponent(model.config, arrays), DATA)
 
 
 @torch.no_grad()
-def literal(model: CFNADENetwork, row: Row, column: int, *, leave_out: bool) -> torch.Tensor:
-    keep = (row.columns != column) | (not leave_out)
+def literal(
+    model: CFNADENetwork, row: KnownRatings, column: int, *, leave_out: bool
+) -> torch.Tensor:
+    keep = (row[0] != column) | (not leave_out)
     columns, levels = (torch.from_numpy(a[keep].astype(np.int64)) for a in row)
     context = Context(torch.tensor([0, len(columns)]), columns, levels)
     return model.scores(model.hidden(context), torch.tensor([0]), torch.tensor([column]))[0]
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("piece", [1, 60, 1 << 22])
-def test_scores_are_the_models_own_however_they_are_cut(
-    shared: bool, piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nade, "PIECE", piece)
+@pytest.mark.parametrize("size", [len(ROWS), 2])
+def test_lists_are_the_models_own_one_by_one_or_as_a_product(shared: bool, size: int) -> None:
     model = make(shared=shared)
-    for leave_out in (False, True):
-        found = list(reading(model).all(ROWS, leave_out=leave_out))
-        assert len(found) == len(ROWS)
-        for row, scores in zip(ROWS, found, strict=True):
-            for column in range(11):
-                expected = literal(model, row, column, leave_out=leave_out)
-                np.testing.assert_allclose(scores[column], expected, atol=1e-5, rtol=1e-5)
+    some = Entities.of_histories([-1] * size, ROWS[:size], 11, 4).rows
+    found = rows_of(model).score_columns(some)
+    for row, scores in zip(ROWS[:size], found, strict=True):
+        for column in range(11):
+            expected = literal(model, row, column, leave_out=False)
+            np.testing.assert_allclose(scores[column], expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_activation_is_the_models_own(activation: str) -> None:
     model = make(hidden=(6, 5), factors=3, activation=activation)
-    for row, scores in zip(ROWS, reading(model).all(ROWS, leave_out=False), strict=True):
+    for row, scores in zip(ROWS, rows_of(model).score_columns(DATA), strict=True):
         wanted = torch.stack([literal(model, row, c, leave_out=False) for c in range(11)])
         np.testing.assert_allclose(scores, wanted, atol=2e-5, rtol=2e-5)
 
@@ -82,42 +75,14 @@ def test_what_remains_of_a_lone_rating_is_nothing() -> None:
     model = make()
     with torch.no_grad():
         model.W.mul_(1e4)
-    lone = Row(np.array([10], np.int32), np.array([3], np.uint8))
-    rows = reading(model)
-    (without,) = rows.without_each(lone, 2)
-    assert np.array_equal(without, rows.some(NOTHING, np.array([2]))[0])
-
-
-@pytest.mark.parametrize("piece", [1, 1 << 22])
-def test_given_cells_and_columns_are_those_of_the_line(
-    piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nade, "PIECE", piece)
-    rows = reading(make())
-    columns = np.array([9, 1, 1, 3, 10, 9, 0])  # known ones and others, some twice
-    lines = [rows.all([row], leave_out=True)[0] for row in ROWS]
-    for row, line in zip(ROWS, lines, strict=True):
-        np.testing.assert_allclose(rows.some(row, columns), line[columns], atol=1e-6)
-    for column in range(11):
-        held = [
-            (number, row.levels[row.columns == column][0])
-            for number, row in enumerate(ROWS)
-            if column in row.columns
-        ]
-        raters = Row(
-            np.array([number for number, _ in held], np.int32),
-            np.array([level for _, level in held], np.uint8),
-        )
-        expected = [line[column] for line in lines]
-        down = rows.down(column, np.arange(len(ROWS)), raters)
-        np.testing.assert_allclose(down, expected, atol=1e-5)
-        for times in (1, 9):  # one by one, and as a product
-            columns = np.full(times, column)
-            across = rows.across(columns, [raters] * times, leave_out=True)
-            np.testing.assert_allclose(across, [expected] * times, atol=1e-5)
+    # Row 2 has one rating, row 1 none.
+    row, column, none = np.array([2, 1]), np.array([10, 10]), np.array([-1, -1])
+    pairs = Pairs(DATA, row, column, none, levels=np.array([3, -1]), serial=True)
+    lone, empty = rows_of(model).score_pairs(pairs)
+    assert np.array_equal(lone, empty)
 
 
 def test_distributions_are_softmax_in_double_precision() -> None:
     scores = np.array([[0, 1, 2], [500, 0, -500], [-1e30, 0, 0]], np.float32)
     expected = torch.from_numpy(scores).double().softmax(1).numpy()
-    np.testing.assert_allclose(distributions(scores), expected, rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(softmax(scores), expected, rtol=1e-14, atol=1e-300)

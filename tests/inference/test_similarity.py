@@ -10,7 +10,6 @@ from tests.implicit.cases import summed_scores
 from tests.inference.cases import make
 from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
 
-from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
@@ -19,8 +18,8 @@ from cfnade.inference.similarity import unit_vectors
 
 def chances(fitted: Any, known: list[int]) -> Any:
     """For somebody known by these items. Returns (M,)."""
-    row = Row(np.array(known, np.int32), np.zeros(len(known), np.uint8))
-    one = InteractionRows.from_histories([row], ITEMS)
+    columns, weights = np.array(known, np.int32), np.ones(len(known), np.float32)
+    one = InteractionRows(np.array([0, len(known)]), columns, weights, ITEMS)
     total = summed_scores(fitted.interaction_model, one)[0]
     odds = np.exp(total - total.max())
     odds[known] = 0.0
@@ -38,7 +37,7 @@ def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
         np.testing.assert_allclose(frame["similarity"], (given / alone)[best], rtol=1e-3)
         assert frame["rank"].to_list() == list(range(1, 9))
         counts = np.bincount(fitted.context.items, minlength=ITEMS)
-        assert frame["known_of_item"].to_list() == counts[best].tolist()
+        assert frame["n_item_ratings"].to_list() == counts[best].tolist()
 
 
 def test_without_picks_similar_items_have_alike_vectors() -> None:

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.inference.cases import known_cells, literal, make_kind, ratings
+from tests.queries import user_of
 
 from cfnade.calibration import calibration
 from cfnade.calibration.calibration import fit_calibration
 from cfnade.calibration.per_user import LevelPreferences
-from cfnade.components.base import Row, row_of
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.evaluation.rating_metrics import nll
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Entities, KnownRatings, Query
 from cfnade.training import calibration as training_calibration
 from cfnade.training.calibration import (
     Predictions,
@@ -35,22 +36,22 @@ from cfnade.training.plan import plan_side
 from cfnade.training.train import train
 
 
-def pairs(row: Row) -> set[tuple[int, int]]:
-    return set(zip(row.columns.tolist(), row.levels.tolist(), strict=True))
+def pairs(row: KnownRatings) -> set[tuple[int, int]]:
+    return set(zip(row[0].tolist(), row[1].tolist(), strict=True))
 
 
 def test_contexts_are_nested_parts_of_what_a_person_rated() -> None:
-    rows = synthetic(30, 60, 700, seed=1).ratings.rows("user")
+    rows = Entities.of_dataset(synthetic(30, 60, 700, seed=1).ratings, "user")
     for user in range(30):
-        rated = row_of(rows, user)
+        rated = rows.ratings(user)
         found = [pairs(row) for row in short_histories(rated, user, seed=4)]
-        assert [len(part) for part in found] == [n for n in (1, 5, 20, 80) if n < len(rated.levels)]
+        assert [len(part) for part in found] == [n for n in (1, 5, 20, 80) if n < len(rated[1])]
         for smaller, larger in zip(found, [*found[1:], pairs(rated)], strict=True):
             assert smaller < larger
         again = [pairs(row) for row in short_histories(rated, user, seed=4)]
         assert again == found
     firsts = [
-        [pairs(next(short_histories(row_of(rows, user), user, seed))) for user in range(30)]
+        [pairs(next(short_histories(rows.ratings(user), user, seed))) for user in range(30)]
         for seed in (0, 1)
     ]
     assert sum(one != other for one, other in zip(*firsts, strict=True)) > 20
@@ -62,12 +63,18 @@ def test_people_are_asked_about_as_new_ones(kind: str, monkeypatch: pytest.Monke
     data = ratings()
     fitted, valid = make_kind(kind, data=data.select(np.arange(50))), data.select(np.arange(50, 70))
     few = predict_as_new_users(fitted, valid, seed=2)
-    known, rows, asked = known_cells(fitted.context), fitted.context.rows("user"), []
+    known, rows, asked = (
+        known_cells(fitted.context),
+        Entities.of_dataset(fitted.context, "user"),
+        [],
+    )
     for user in np.unique(valid.users).tolist():
-        for row in short_histories(row_of(rows, user), user, 2):
+        for row in short_histories(rows.ratings(user), user, 2):
             told = known | {(-1, item): level for item, level in pairs(row)}
-            for item, level in pairs(row_of(valid.rows("user"), user)):
-                leaning = LevelPreferences(fitted).for_row(row, np.array([item]))
+            for item, level in pairs(Entities.of_dataset(valid, "user").ratings(user)):
+                new, zero = user_of(fitted.context, row), np.zeros(1, np.int64)
+                query = Query.of_users(fitted.context, new, zero, np.array([item]))
+                leaning = LevelPreferences(fitted).for_query(query)
                 asked.append((literal(fitted, -1, item, told), level, leaning))
     assert len(few.levels) == len(asked) > 30
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.close import assert_close
 from tests.listed import lines
+from tests.queries import of_user, stored, user_of
 
 from cfnade import CFNADE, checkpoint
-from cfnade.components.base import Who
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
@@ -53,8 +53,8 @@ def parts() -> Split:
 
 @pytest.fixture(scope="module")
 def mixed(parts: Split) -> CFNADE:
-    how = {"epochs": 2, "hidden": (6,), "threads": 1, "settings": {"passes": 1}}
-    return CFNADE(side="both,user", seeds=2, **how).fit(parts)  # type: ignore[arg-type]
+    how = {"epochs": 2, "hidden": (6,), "n_threads": 1, "training_options": {"passes": 1}}
+    return CFNADE(side="both,user", n_seeds=2, **how).fit(parts)  # type: ignore[arg-type]
 
 
 def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
@@ -74,12 +74,12 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
     each = np.stack([one.probabilities(users, items) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 0], each)
     np.testing.assert_allclose(Scorer(fitted).probabilities(users, items), expected, atol=1e-6)
-    stranger = Who(-1, Scorer(fitted).person(3).rated)
+    stranger = user_of(fitted.context, stored(fitted.context, 3).ratings(0))
     some = np.arange(9)
-    each = np.stack([one.of_person(stranger, some) for one in alone])
+    each = np.stack([of_user(one, stranger, some) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 1], each)
-    np.testing.assert_allclose(Scorer(fitted).of_person(stranger, some), expected, atol=1e-6)
-    (line,) = lines(Scorer(fitted), [stranger])
+    np.testing.assert_allclose(of_user(Scorer(fitted), stranger, some), expected, atol=1e-6)
+    (line,) = lines(Scorer(fitted), stranger)
     chances = np.exp(line - line.max(1, keepdims=True))
     chances /= chances.sum(1, keepdims=True)
     np.testing.assert_allclose(chances[some], expected, atol=1e-5)
@@ -89,7 +89,7 @@ def test_shares_are_saved_and_arguments_come_back(mixed: CFNADE, tmp_path: Path)
     mixed.save(tmp_path)
     again = CFNADE.load(tmp_path)
     assert again.fitted_.shares == mixed.fitted_.shares
-    assert (again.side, again.seeds) == ("both,user", 2)
+    assert (again.side, again.n_seeds) == ("both,user", 2)
     assert_close(again.predict([1, 2], [3, 4]), mixed.predict([1, 2], [3, 4]))
     wrong = replace(mixed.fitted_, shares=((0.5, 0.5), (0.2, 0.2), (0.2, 0.2)))
     with pytest.raises(CheckpointError, match="of 3 members must add up to 1"):

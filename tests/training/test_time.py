@@ -20,6 +20,7 @@ from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import PredictionError, TrainingError
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
@@ -76,7 +77,7 @@ def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
 def test_predictions_need_times_and_change_with_them(parts: Split, fitted: FittedModel) -> None:
     test, scorer = parts.test, Scorer(fitted)
     assert fitted.needs_times
-    with pytest.raises(PredictionError, match="needs to know when; give times"):
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp"):
         scorer.probabilities(test.users, test.items)
     assert test.times is not None
     now = scorer.probabilities(test.users, test.items, test.times)
@@ -86,11 +87,9 @@ def test_predictions_need_times_and_change_with_them(parts: Split, fitted: Fitte
     sides = fitted.members[0].components
     timeless = Member({name: side for name, side in sides.items() if name != "time"})
     others = Scorer(replace(fitted, members=(timeless,)))
-    added = (
-        sides["time"]
-        .reading(fitted.context)
-        .cells(test.users.astype(np.int64), test.items.astype(np.int64), test.times)
-    )
+    users, items = test.users.astype(np.int64), test.items.astype(np.int64)
+    pairs = Query.of_pairs(fitted.context, users, items, test.times).pairs("user")
+    added = sides["time"].scorer(pairs.rows).score_pairs(pairs)
     chances = others.probabilities(test.users, test.items) * np.exp(added)
     np.testing.assert_allclose(now, chances / chances.sum(1, keepdims=True), rtol=1e-4)
 

@@ -20,6 +20,7 @@ from cfnade.data.splits import Split, split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.explain import leave_each_out
 from cfnade.inference.scorer import Scorer
 from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.options import RunOptions
@@ -155,12 +156,14 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
 
 def answers(fitted: FittedModel, parts: Split) -> list[Any]:
     scorer = Scorer(fitted)
-    few = [scorer.person(user) for user in range(3)]
+    few = scorer.stored_users(np.arange(3))
     return [
         scorer.probabilities(parts.test.users[:50], parts.test.items[:50]),
         scorer.probabilities(parts.test.users[:1], parts.test.items[:1]),
         *lines(scorer, few),
-        scorer.effects(few[0], 3).without,
+        scorer.rating_probabilities(
+            leave_each_out(fitted.context, scorer.stored_users(np.zeros(1, int)), 3)
+        ),
     ]
 
 

@@ -15,18 +15,16 @@ Shapes: n user-item pairs, K levels, M items.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration, unit_values
-from cfnade.components.base import Row, Who
-from cfnade.components.row_states import as_ratings
+from cfnade.components.row_states import rows_in_pieces
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.baseline import OWN_SMOOTHING, Baseline, Blanks
-from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
+from cfnade.inference.baseline import OWN_SMOOTHING, Baseline
+from cfnade.inference.query import Entities, Query
+from cfnade.kernels.column_groups import RowRatings
 from cfnade.utils.caching import locked_cached_property
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +35,7 @@ PRIOR_RATINGS = 30.0
 MIN_FREQUENCY = 0.1
 """Lower limit of π, as a multiple of 1/K: a single rating at a very rare level would dominate."""
 
-_CHUNK = 1 << 20  # ratings that are read at a time
+_WIDTH = 16  # numbers that a rating takes: so many are read at a time
 
 
 class LevelPreferences:
@@ -65,49 +63,26 @@ class LevelPreferences:
         """Return π (K,), the direction of the scale's values (K,), and p_i of all items (M, K)."""
         return self._frequencies, self._direction, self._expected
 
-    def for_row(self, row: Row, items: IntArray) -> FloatArray:
-        """Return the preferences of one user, given by ratings, for each of some items.
-
-        The user's rating of the item is left out; -1 stands for an item without one. (n, K).
-        """
-        level = np.full(self.n_items + 1, -1)  # the last one: of an unknown item
-        level[row.columns] = row.levels
-        counts = np.bincount(row.levels, minlength=len(self._frequencies))
-        excess = np.tile(counts - self._expected[row.columns].sum(0), (len(items), 1))
-        n_ratings = np.full(len(items), len(row.levels))
-        return self.leave_out(excess, n_ratings, items, level[items])
-
-    def for_pairs(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Return the preferences of each pair's user, from other ratings in the context. (n, K)."""
-        out = np.empty((len(users), len(self._frequencies)))
-        numbers, local = np.unique(users, return_inverse=True)
-        counts = np.diff(self._fitted.context.rows("user").offsets)
-        sizes = counts[numbers] if len(counts) else 0 * numbers
-        chunk = (np.cumsum(sizes) // _CHUNK)[local]
-        for number in np.unique(chunk):
-            pairs = np.flatnonzero(chunk == number)
-            out[pairs] = self._for_chunk(users[pairs], items[pairs])
+    def for_query(self, query: Query) -> FloatArray:
+        """Return the preferences of each pair's user, without the pair's own rating. (n, K)."""
+        out = np.empty((len(query), len(self._frequencies)))
+        for ratings, local, places in rows_in_pieces(query.users.rows, query.user, _WIDTH):
+            part = query.take(places)
+            excess, n_ratings = self.excess(ratings), np.diff(ratings.offsets)
+            out[places] = self.leave_out(
+                excess[local], n_ratings[local], part.item_index, part.user_levels
+            )
         return out
 
-    def _for_chunk(self, users: IntArray, items: IntArray) -> FloatArray:
-        data = self._fitted.context.rows("user")
-        numbers, local = np.unique(users, return_inverse=True)
-        rows = take_rows(data.offsets, data.columns, data.levels, numbers)
-        return self.for_rows(rows, local, items)
-
-    def for_rows(self, rows: RowRatings, local: IntArray, items: IntArray) -> FloatArray:
-        """Return the preferences of pairs of rows, which hold users' ratings, and items. (n, K).
-
-        `local` (n,) is the row of each pair.
-        """
+    def excess(self, rows: RowRatings) -> FloatArray:
+        """Return Σ (onehot(r) - p_i) over the ratings of each row, (B, K)."""
         K, n_rows = len(self._frequencies), len(rows.offsets) - 1
         counts = np.bincount(rows.rows.astype(np.int64) * K + rows.levels, minlength=n_rows * K)
         excess = counts.reshape(-1, K).astype(np.float64)
         expected = self._expected[rows.columns]
         for level in range(K):
             excess[:, level] -= np.bincount(rows.rows, expected[:, level], n_rows)
-        levels = lookup_levels(rows, local, items, self.n_items)
-        return self.leave_out(excess[local], np.diff(rows.offsets)[local], items, levels)
+        return excess
 
     def leave_out(
         self, excess: FloatArray, n_ratings: IntArray, items: IntArray, levels: IntArray
@@ -147,53 +122,15 @@ class Calibrator:
         needs_preferences = any(c.user_weight > 0 for c in calibrations)
         self._preferences = LevelPreferences(fitted) if needs_preferences else None
 
-    def for_pairs(self, probabilities: FloatArray, users: IntArray, items: IntArray) -> FloatArray:
-        """Calibrate distributions (n, K) of pairs; -1 is an unknown user. Returns (n, K)."""
-        preferences = None
-        if self._preferences is not None:
-            preferences = self._preferences.for_pairs(users, items)
-        return self._apply(
-            probabilities, preferences, users, lambda: self._baseline.cells(users, items)
-        )
-
-    def for_user(self, probabilities: FloatArray, user: Who, items: IntArray) -> FloatArray:
-        """Calibrate distributions (n, K) of items for one user. Returns (n, K)."""
-        preferences = None
-        if self._preferences is not None:
-            preferences = self._preferences.for_row(user.rated, items)
-        users = np.full(len(items), user.user)
-        return self._apply(
-            probabilities, preferences, users, lambda: self._baseline.person(user, items)
-        )
-
-    def for_users(
-        self, probabilities: FloatArray, entities: Sequence[Who], local: IntArray, items: IntArray
-    ) -> FloatArray:
-        """Calibrate distributions (n, K) of pairs of some users, by number (n,), and items (n,)."""
-        preferences = None
-        if self._preferences is not None:
-            rows = as_ratings([entity.rated for entity in entities])
-            preferences = self._preferences.for_rows(rows, local, items)
-        users = np.array([entity.user for entity in entities], np.int64)[local]
-        return self._apply(
-            probabilities, preferences, users, lambda: self._baseline.people(entities, local, items)
-        )
-
-    def _apply(
-        self,
-        probabilities: FloatArray,
-        preferences: FloatArray | None,
-        users: IntArray,
-        blanks: Callable[[], Blanks],
-    ) -> FloatArray:
-        """Apply the calibration of each pair's user; `blanks` returns the pairs to leave alone."""
+    def apply(self, probabilities: FloatArray, query: Query) -> FloatArray:
+        """Calibrate the distributions (n, K) of pairs. Returns (n, K)."""
         if self._trained is None or self._new is None:
             return probabilities
+        preferences = None if self._preferences is None else self._preferences.for_query(query)
         if self._is_shared:
             return self._trained.apply_unchecked(probabilities, self._unit, preferences)
-        out, is_new = np.array(probabilities), self._fitted.new(users)
-        is_calibrated = np.ones(len(users), bool)
-        is_calibrated[blanks().places] = False
+        out, is_new = np.array(probabilities), self._fitted.new(query.user_index)
+        is_calibrated = ~self._baseline.applies(query)
         for calibration, is_member in ((self._trained, ~is_new), (self._new, is_new)):
             pairs = np.flatnonzero(is_member & is_calibrated)
             part = None if preferences is None else preferences[pairs]
@@ -204,14 +141,21 @@ class Calibrator:
     def _unit(self) -> FloatArray:
         return unit_values(self._fitted.context.scale.array())
 
-    def calibration_of(self, user: Who) -> Calibration:
-        """Return what is applied to all items that a user has not rated, preferences included."""
-        is_new = bool(self._fitted.new(np.array([user.user]))[0])
-        calibration = self._new if is_new else self._trained
-        is_blank = len(self._baseline.person(user, np.zeros(1, np.int64)).places) > 0
-        if calibration is None or (is_blank and not self._is_shared):
-            return Calibration()
-        if self._preferences is None:
-            return calibration
-        preference = self._preferences.for_row(user.rated, np.array([-1]))[0]
-        return calibration.with_preference(preference)
+    def calibrations(self, users: Entities) -> list[Calibration]:
+        """Return what is applied to all items that each user has not rated."""
+        is_new = self._fitted.new(users.index).tolist()
+        preferences = None
+        if self._preferences is not None:
+            no_item = np.full(len(users), -1)
+            query = Query.of_users(self._fitted.context, users, np.arange(len(users)), no_item)
+            preferences = self._preferences.for_query(query)
+        out = []
+        is_blank = (users.counts() == 0) & self._fitted.takes_histories
+        for number, (new, blank) in enumerate(zip(is_new, is_blank.tolist(), strict=True)):
+            calibration = self._new if new else self._trained
+            if calibration is None or (blank and not self._is_shared):
+                calibration = Calibration()
+            elif preferences is not None:
+                calibration = calibration.with_preference(preferences[number])
+            out.append(calibration)
+        return out

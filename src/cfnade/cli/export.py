@@ -9,7 +9,6 @@ import typer
 
 from cfnade.cli.help import Command, Group
 from cfnade.cli.options import Model
-from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
 
 app = typer.Typer(
@@ -86,15 +85,11 @@ def onnx(
     \b
       cfnade export onnx model model.onnx
     """
-    from cfnade.cli.user_input import load_predictor
+    from cfnade.cli.user_input import load_predictor, require_writable
+    from cfnade.integrations.onnx import export_onnx
 
-    try:
-        from cfnade.integrations.onnx import write_onnx
-    except ImportError:
-        raise PredictionError(
-            "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
-        ) from None
-    written = write_onnx(load_predictor(model).fitted, out)
+    require_writable(out, ".onnx")
+    written = export_onnx(load_predictor(model).fitted, out)
     size = f"{out.stat().st_size / 1e6:.1f} MB"
     print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
 
@@ -116,10 +111,12 @@ def site(
     \b
       cfnade export site model site
     """
+    from cfnade.cli.output_dir import require_no_model
     from cfnade.cli.user_input import load_predictor
     from cfnade.integrations.static_site import write_web
     from cfnade.server.settings import validate_item_name
 
+    require_no_model(out)
     written = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
     size = f"{written.bytes / 1e6:.2f} MB in total"
     print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")

@@ -13,7 +13,7 @@ a module of its own with `@register` (`tests/components/toy.py` is an example), 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import (
     TYPE_CHECKING,
@@ -28,11 +28,10 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
-from cfnade._typing import IndexArray, IntArray
+from cfnade._typing import IntArray
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.data.scale import LevelArray
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
 from cfnade.kernels.column_groups import Cells, RowRatings
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
-    from cfnade.components.readings import Folding
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.kernels.adam import AdamRule
 
@@ -54,35 +52,8 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 BoolArray = npt.NDArray[np.bool_]
 
-
-class Row(NamedTuple):
-    """What is known of one row."""
-
-    columns: IndexArray  # (c,)
-    levels: LevelArray  # (c,)
-
-    def without(self, column: int) -> Row:
-        """The row without what it says of that column."""
-        keep = self.columns != column
-        return Row(self.columns[keep], self.levels[keep])
-
-    def excluding(self, columns: IndexArray) -> Row:
-        """Return the row without several columns."""
-        if columns is self.columns or np.array_equal(columns, self.columns):
-            return NOTHING
-        keep = ~np.isin(self.columns, columns)
-        return Row(self.columns[keep], self.levels[keep])
-
-
-NOTHING = Row(np.empty(0, np.int32), np.empty(0, np.uint8))
-
-
-def row_of(rows: CsrRows, number: int) -> Row:
-    """One of many rows; of an unknown one (-1) nothing is known."""
-    if number < 0:
-        return NOTHING
-    part = slice(rows.offsets[number], rows.offsets[number + 1])
-    return Row(rows.columns[part], rows.levels[part])
+THIN = 30.0
+"""A column of n ratings counts n / (n + THIN): the weights of a thin one say little."""
 
 
 def other_axis(axis: Axis) -> Axis:
@@ -90,69 +61,84 @@ def other_axis(axis: Axis) -> Axis:
     return "item" if axis == "user" else "user"
 
 
-class Who(NamedTuple):
-    """Somebody: a user of the data by index, or -1 and what a new person rated."""
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a component's rows and columns, each to be scored without its own rating."""
 
-    user: int
-    rated: Row
+    rows: CsrRows
+    """Known ratings of some rows."""
+    row: IntArray  # (n,) which of these rows
+    column: IntArray  # (n,) -1: unknown
+    index: IntArray  # (n,) of the row in the model; -1: new
+    levels: IntArray  # (n,) of the row's rating of the column, which is left out; -1: none
+    left_out: IntArray | None = None
+    """(n,) A further rating that is left out: its place among the ratings of the rows; -1: none."""
+    times: Array | None = None
+    serial: bool = False
+    """Whether to compute on the calling thread, so that bits depend on the pair alone."""
+
+    def take(self, places: IntArray) -> Pairs:
+        """Return some of the pairs."""
+        left_out = None if self.left_out is None else self.left_out[places]
+        times = None if self.times is None else self.times[places]
+        return Pairs(
+            self.rows,
+            self.row[places],
+            self.column[places],
+            self.index[places],
+            self.levels[places],
+            left_out,
+            times,
+            self.serial,
+        )
 
 
-class What(NamedTuple):
-    """Something: an item of the data by index, or -1 and what a new item was given."""
+class ComponentScorer(Protocol):
+    """Scores of a component, given the ratings of its rows. Scores have K levels."""
 
-    item: int
-    raters: Row
+    def score_pairs(self, pairs: Pairs) -> Array:
+        """Return scores of pairs, (n, K)."""
 
+    def score_columns(self, rows: CsrRows) -> Array:
+        """Return scores of every column of some rows, nothing left out: (B, M, K).
 
-class Reading(Protocol):
-    """What a side says, given the ratings that a model conditions on. Scores have a last axis K.
-
-    Users and items are indices, -1 an unknown one. A known rating is scored from the others, never
-    from itself; only lists may be asked to leave that care out.
-    """
-
-    learns: Axis | None
-    """Users or items that have trained weights here; None: no weights belong to either."""
-
-    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
-        """Scores of cells (n, K)."""
-
-    def person(self, who: Who, items: IntArray) -> Array:
-        """Scores of some items for one person (n, K), on the calling thread."""
-
-    def item(self, what: What, users: IntArray) -> Array:
-        """Scores of one item for some users (n, K), on the calling thread."""
-
-    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
-        """Return what `person` returns without the rating of each left-out item, (b, n, K).
-
-        The person rated all of these items. Where both are the same, the scores mean nothing.
+        The array may be written to. In memory levels come before columns: bounds are computed from
+        that (kernels/top_k.py).
         """
 
-    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
-        """Scores of cells of many people (n, K): whose each is, and the item."""
+    def score_rows(self, columns: IntArray) -> Array:
+        """Return scores of every row that it was given, of each of some columns: (B, N, K)."""
 
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
-        """Scores of every item for each person (B, items, K), which may be written to.
+    def fold_in_output(self) -> tuple[PairStates, OutputTable] | None:
+        """Return what scores of a column without weights are linear in, if there is any."""
 
-        In memory levels best come before items: that is what lists are made from (bounds.py).
-        """
 
-    def without_each(self, who: Who, item: int) -> Array:
-        """Scores of the item without each of the person's ratings of others. Returns (c, K)."""
+class PairStates(Protocol):
+    """States of rows, which an output table is multiplied with."""
 
-    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without each of the item's ratings by others, who are given. Returns (c, K)."""
+    @property
+    def rows(self) -> CsrRows: ...
 
-    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
-        """The same without all of these ratings at each level. Returns (K, K)."""
+    def pair_states(self, pairs: Pairs) -> Iterator[tuple[IntArray, Array, IntArray]]:
+        """Yield places of pairs, states (B, S), and which state each of these pairs has."""
 
-    def folding(self, counts: IntArray, *, mean_only: bool = False) -> Folding | None:
-        """What those without weights can be folded into; None: this side cannot do it.
+    def states_of(self, numbers: IntArray) -> Array:
+        """Return the states of some of the rows that it was given, (n, S)."""
 
-        counts are the training ratings of each user or item that has weights here. mean_only finds
-        no directions: it suffices for those of whom nothing is known, and is made at once.
-        """
+    def reads_all(self, pairs: Pairs) -> bool:
+        """Whether the states of pairs are taken from those of all rows."""
+
+    def states_left(self, pairs: Pairs) -> Array:
+        """Return states of pairs, each of which leaves a rating out, (n, S)."""
+
+
+class OutputTable(NamedTuple):
+    """What a row's state is multiplied with."""
+
+    table: Array  # (M, K, S)
+    bias: Array  # (M, K)
+    shared: bool
+    """Whether levels add up (Eq. 10)."""
 
 
 class ArraySpec(NamedTuple):
@@ -393,8 +379,13 @@ class RatingComponent(Component):
         return column_fault(self.config, ratings, self.axis)
 
     @abstractmethod
-    def reading(self, context: Dataset) -> Reading:
-        """What it says, given these ratings."""
+    def scorer(self, rows: CsrRows) -> ComponentScorer:
+        """Return its scores, given the ratings of these rows."""
+
+    @property
+    def learns(self) -> Axis | None:
+        """Users or items that have trained weights here; None: neither."""
+        return None if self.axis is None else other_axis(self.axis)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Return a vector of each user or item, if it has any: (users or items, width)."""

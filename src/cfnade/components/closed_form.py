@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cfnade.components.base import Array, Axis, RatingComponent, Reading
-from cfnade.components.readings import RowReading, reading_of
+from cfnade.components.base import Array, Axis, Pairs, RatingComponent
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows, offsets_from_counts
 from cfnade.data.dataset import Dataset
@@ -27,13 +25,6 @@ class ClosedFormComponent(RatingComponent):
 
     axis: Axis
     closed_form = True
-
-    @abstractmethod
-    def row_reading(self, rows: CsrRows) -> RowReading:
-        """Return its scores of these rows."""
-
-    def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, self.row_reading(context.rows(self.axis)), context)
 
     def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
@@ -54,7 +45,8 @@ class ClosedFormComponent(RatingComponent):
         drawn = batch.batches[self.axis]
         ragged, targets = rows_of_batch(drawn), drawn.target_cells()
         rows = CsrRows(*ragged, drawn.context.n_columns, self.config.levels)
-        return self.row_reading(rows).cells(targets.rows, targets.columns)
+        row, column = targets.rows.astype(np.int64), targets.columns.astype(np.int64)
+        return self.scorer(rows).score_pairs(Pairs(rows, row, column, row, np.full(len(row), -1)))
 
 
 def rows_of_batch(batch: GroupedBatch) -> RaggedRows:

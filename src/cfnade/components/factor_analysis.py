@@ -13,19 +13,19 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.base import (
-    NOTHING,
     Array,
     ArraySpec,
     Axis,
     FitData,
-    Row,
+    OutputTable,
+    Pairs,
+    PairStates,
     other_axis,
 )
 from cfnade.components.closed_form import ClosedFormComponent
 from cfnade.components.gaussian import PosteriorRows
 from cfnade.components.mean_link import MeanLink
 from cfnade.components.registry import register
-from cfnade.components.row_states import StateFeatures, features_of
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.posterior import Evidence, lower_products
@@ -144,7 +144,8 @@ class FactorComponent(ClosedFormComponent):
         places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
         numbers = np.searchsorted(rows.offsets, places, side="right") - 1
         columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
-        predicted = FactorRows(self, rows).posteriors.cells(numbers, columns)
+        pairs = Pairs(rows, numbers, columns, numbers, levels.astype(np.int64))
+        predicted = FactorRows(self, rows).posteriors.score_pairs(pairs)
         means = self.arrays["mean"].mean(1)[columns]
         spread = float(np.square(levels - means).mean())
         error = float(np.square(levels - predicted[:, 0]).mean())
@@ -179,15 +180,14 @@ class FactorComponent(ClosedFormComponent):
         noise, spread = self.arrays["variances"].tolist()
         return MeanLink(self.arrays["log_weights"], noise, spread)
 
-    def row_reading(self, rows: CsrRows) -> FactorRows:
+    def scorer(self, rows: CsrRows) -> FactorRows:
         return FactorRows(self, rows)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (m, ω), of a column its loadings."""
         if axis != self.axis:
             return self.arrays["a"]
-        rows = context.rows(axis)
-        return FactorRows(self, rows).posteriors.states_down(-1, np.arange(len(rows)), NOTHING)
+        return FactorRows(self, context.rows(axis)).posteriors.all_states()
 
 
 @register("user-samples", axis="user")
@@ -211,7 +211,7 @@ class SampledFactorComponent(FactorComponent):
 
 
 class FactorRows:
-    """A RowReading: (η, ω) of cells by the posteriors of their rows, turned into scores."""
+    """(η, ω) of pairs by the posteriors of their rows, turned into scores."""
 
     def __init__(self, component: FactorComponent, rows: CsrRows) -> None:
         self._arrays, self._link = component.arrays, component.link()
@@ -219,56 +219,40 @@ class FactorRows:
         self.rows, self.dtype = rows, a.dtype
         M, D = a.shape
         self.loadings = a / S, component.arrays["mean"].mean(1)
-        output = np.zeros((M, 2, D + 1), a.dtype)  # of (m, ω)
-        output[:, 0, :D], output[:, 1, D] = self.loadings[0], 1.0
-        bias = np.stack([self.loadings[1], np.zeros_like(output[:, 0, 0])], 1)
+        table = np.zeros((M, 2, D + 1), a.dtype)  # of (m, ω)
+        table[:, 0, :D], table[:, 1, D] = self.loadings[0], 1.0
+        bias = np.stack([self.loadings[1], np.zeros_like(table[:, 0, 0])], 1)
         evidence = [component.sample_evidence(number) for number in range(S)]
-        self.posteriors = PosteriorRows(rows, evidence, output, bias, shared=False)
+        output = OutputTable(table, bias, False)
+        self.posteriors = PosteriorRows(component.axis, rows, evidence, output)
 
-    def _linked_scores(self, predicted: Array) -> Array:
+    def score_pairs(self, pairs: Pairs) -> Array:
+        return self._linked(self.posteriors.score_pairs(pairs))
+
+    def score_columns(self, rows: CsrRows) -> Array:
+        return self._linked_lists(self.posteriors.score_columns(rows))
+
+    def score_rows(self, columns: IntArray) -> Array:
+        return self._linked_lists(self.posteriors.score_rows(columns))
+
+    def _linked(self, predicted: Array) -> Array:
         return self._link.scores(predicted).astype(self.dtype)
 
-    def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        return self._linked_scores(self.posteriors.cells(rows, columns))
-
-    def some(self, row: Row, columns: IntArray) -> Array:
-        return self._linked_scores(self.posteriors.some(row, columns))
-
-    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
-        return self._linked_scores(self.posteriors.many(rows, which, columns))
-
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
-        return self._linked(self.posteriors.all(rows, leave_out=leave_out))
-
-    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
-        return self._linked(self.posteriors.across(columns, raters, leave_out=leave_out))
-
-    def _linked(self, lists: Array) -> Array:
+    def _linked_lists(self, lists: Array) -> Array:
         """Of (η, ω) as (B, M, 2). Returns (B, M, K), in memory levels before columns."""
         B, M, _ = lists.shape
-        scores = self._linked_scores(lists.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
+        scores = self._linked(lists.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
         return np.ascontiguousarray(scores.transpose(0, 2, 1)).transpose(0, 2, 1)
 
-    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
-        return self._linked_scores(self.posteriors.down(column, rows, raters))
-
-    def without_each(self, row: Row, column: int) -> Array:
-        return self._linked_scores(self.posteriors.without_each(row, column))
-
-    def without_levels(self, row: Row, column: int) -> Array:
-        return self._linked_scores(self.posteriors.without_levels(row, column))
-
-    def features(self, counts: IntArray, *, mean_only: bool = False) -> StateFeatures | None:
-        """For a column without loadings: by bells that are not tilted, whose scores are linear."""
+    def fold_in_output(self) -> tuple[PairStates, OutputTable]:
+        """For a column without loadings: bells that are not tilted, whose scores are linear."""
         (a, means), k = self.loadings, np.arange(self.rows.n_levels)
         (M, D), variance = a.shape, float(self._arrays["variances"][0])
         table = np.zeros((M, len(k), D + 1), a.dtype)
         table[:, :, :D] = a[:, None] * (k / variance)[:, None]
         bells = -np.square(k - means[:, None]) / (2 * variance)
         bias = self._arrays["log_weights"] + bells
-        return features_of(
-            self.posteriors, table, bias.astype(a.dtype), counts, mean_only=mean_only
-        )
+        return self.posteriors, OutputTable(table, bias.astype(a.dtype), False)
 
 
 LEAST_EXPECTED = 1e-300

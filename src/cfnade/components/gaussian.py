@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from cfnade.components.base import Array
-from cfnade.components.row_states import PIECE, StateRows
+from cfnade.components.base import Array, Axis, OutputTable
+from cfnade.components.row_states import PIECE, RowStates
 from cfnade.data.csr import CsrRows
 from cfnade.kernels.column_groups import RowRatings
 from cfnade.kernels.posterior import (
@@ -38,23 +38,28 @@ def posteriors_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Pos
     return out
 
 
-class PosteriorRows(StateRows):
+class PosteriorRows(RowStates):
     """A state is (γ m, ω); of several bodies of evidence, each m and the mean of ω."""
 
     def __init__(
         self,
+        axis: Axis,
         rows: CsrRows,
         evidence: Sequence[Evidence],
-        output: Array,
-        bias: Array,
+        output: OutputTable,
         *,
         gain: Callable[[Array], Array] = np.ones_like,
-        shared: bool = True,
     ) -> None:
-        super().__init__(rows, output, bias, shared=shared)
+        super().__init__(axis, rows, output)
         self._gain, self._evidence = gain, evidence
 
-    def states(self, ratings: RowRatings) -> Array:
+    @property
+    def width(self) -> int:
+        """S."""
+        return int(self.output.table.shape[2])
+
+    def states(self, ratings: RowRatings, *, serial: bool = True) -> Array:
+        del serial
         D, rows = len(self._evidence[0].prior), len(ratings.offsets) - 1
         out = np.empty((rows, len(self._evidence) * D + 1), self.dtype)
         step, ragged = max(1, PIECE // (D * D)), _ragged(ratings)
@@ -67,8 +72,15 @@ class PosteriorRows(StateRows):
         return out
 
     def states_without(
-        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+        self,
+        ratings: RowRatings,
+        rows: Array,
+        columns: Array,
+        levels: Array,
+        *,
+        serial: bool = True,
     ) -> Array:
+        del serial
         ragged = _ragged(ratings)
         cells = tuple(np.array(part, np.int64) for part in (rows, columns, levels))
         parts = []

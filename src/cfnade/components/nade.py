@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,22 +14,22 @@ from cfnade.components.base import (
     Arrays,
     ArraySpec,
     Axis,
+    ComponentScorer,
     FitData,
+    OutputTable,
+    Pairs,
     RatingComponent,
-    Reading,
-    Row,
     Trainer,
     other_axis,
 )
-from cfnade.components.readings import reading_of
 from cfnade.components.registry import register
-from cfnade.components.row_states import StateRows, as_ratings
+from cfnade.components.row_states import KEPT, PIECE, RowStates, ratings_of
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.kernels import scoring
-from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column, take_rows
+from cfnade.kernels.column_groups import Cells, RowRatings, group_by_column
 from cfnade.kernels.scoring import context_sum
 from cfnade.models.config import CFNADEConfig
 from cfnade.utils.caching import locked_cached_property
@@ -48,12 +47,6 @@ _ENGINE_NAMES = {
     "b": "bias",
 }
 
-
-PIECE = 1 << 22
-"""How many numbers a temporary array may hold."""
-
-KEPT = 1 << 16
-"""Summed contexts of so many rows are kept once they are made; of more, each time what is asked."""
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
@@ -137,7 +130,7 @@ class NadeComponent(RatingComponent):
         assert axis is not None
         new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
         network, partition, smoothing = new.network, data.partition, data.training.smoothing
-        network.initialise(data.generator, partition and partition.kept)
+        network.initialise(data.generator, partition and partition.initialized_columns)
         counts = torch.from_numpy(data.dataset.level_counts(other_axis(axis)))  # (M, K)
         total = counts.sum(0) if partition is None else torch.from_numpy(partition.totals)
         network.initialise_biases(counts, smoothing=smoothing, total=total)
@@ -208,7 +201,6 @@ class NadeComponent(RatingComponent):
         import torch
 
         from cfnade.components.rank_scores import rank_scores
-        from cfnade.components.row_states import OutputTable
 
         rows = NadeRows(self, CsrRows(*known[:1], *known[2:], *self.input_table.shape[:2]))
         sums = torch.from_numpy(rows.sums(known))
@@ -218,13 +210,12 @@ class NadeComponent(RatingComponent):
         states = torch.zeros(len(counts), self.output_table.shape[2])
         states[lo:hi] = torch.from_numpy(rows.states_of_sums(sums[lo:hi].numpy(), counts[lo:hi]))
         group.all_gather_rows(states)
-        output = OutputTable(self.output_table, self.arrays["b"], self.config.shared)
-        return rank_scores(group, output, states.numpy(), cells, trained)
+        return rank_scores(group, rows.output, states.numpy(), cells, trained)
 
     # -- asked --------------------------------------------------------------------------------
 
-    def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, NadeRows(self, context.rows(self.axis)), context)
+    def scorer(self, rows: CsrRows) -> ComponentScorer:
+        return NadeRows(self, rows)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its hidden state, of a column the output weights of its levels."""
@@ -233,121 +224,102 @@ class NadeComponent(RatingComponent):
         return NadeRows(self, context.rows(axis)).hidden()
 
 
-class NadeRows(StateRows):
+class NadeRows(RowStates):
     """A CF-NADE's numbers (no copies), and the rows that it reads."""
 
     def __init__(self, component: NadeComponent, rows: CsrRows) -> None:
         tables, self._config = component.arrays, component.config
-        super().__init__(rows, component.output_table, tables["b"], shared=self._config.shared)
+        self.shared = self._config.shared
+        output = OutputTable(component.output_table, tables["b"], self.shared)
+        super().__init__(component.axis, rows, output)
         self._input, self._c = component.input_table, tables["c"]
         self._g = _ACTIVATIONS[self._config.activation]
         self._B, self._Q = tables.get("B"), tables.get("Q")  # (H, J), (J, H) if factored
         layers = range(len(self._config.hidden) - 1)
         self._deep = [(tables[f"deep_W.{n}"], tables[f"deep_c.{n}"]) for n in layers]
 
-    def states(self, ratings: RowRatings) -> Array:
-        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)  # (B, D)
-        return self._states(sums, np.diff(ratings.offsets))
+    def states(self, ratings: RowRatings, *, serial: bool = True) -> Array:
+        sums, counts = self.sums(ratings, serial=serial), np.diff(ratings.offsets)
+        return self._states(sums, counts, scoring.affine if serial else _product)
 
     def states_without(
-        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+        self,
+        ratings: RowRatings,
+        rows: Array,
+        columns: Array,
+        levels: Array,
+        *,
+        serial: bool = True,
     ) -> Array:
-        out = np.empty((len(rows), self._output.shape[2]), self.dtype)
-        sums = scoring.sum_ratings(ratings, self._input, shared=self.shared)
-        counts = np.diff(ratings.offsets)
+        sums, counts = self.sums(ratings, serial=serial), np.diff(ratings.offsets)
+        return self._less(sums, counts, rows, (columns, levels), serial=serial)
+
+    def _less(
+        self, sums: Array, counts: Array, rows: Array, cells: tuple[Array, Array], *, serial: bool
+    ) -> Array:
+        """Return the states of rows without a rating each, (n, S)."""
+        out = np.empty((len(rows), self.output.table.shape[2]), self.dtype)
         step = max(1, PIECE // self._input.shape[2])
         for first in range(0, len(out), step):
             part = slice(first, first + step)
-            own = scoring.embed(columns[part], levels[part], self._input, shared=self.shared)
-            out[part] = self._states(sums[rows[part]] - own, counts[rows[part]] - 1)
+            own = self._embed(*(array[part] for array in cells))
+            rest, counted = sums[rows[part]] - own, counts[rows[part]] - 1
+            out[part] = self._states(rest, counted, scoring.affine if serial else _product)
         return out
 
-    def some_without(self, row: Row, left_out: IntArray, columns: IntArray) -> Array:
-        """Leave pairs of ratings out of a row: `LeavesPairsOut` in readings.py. (b, n, K)."""
-        level = np.zeros(len(self._bias), np.int64)
-        level[row.columns] = row.levels
-        embed = partial(scoring.embed, table=self._input, shared=self.shared)
-        whole = scoring.sum_ratings(as_ratings([row]), self._input, shared=self.shared)
-        counts = np.full(max(len(left_out), len(columns)), len(row.columns) - 2)
-        # What comes before the first activation is linear in the sum, so it is computed once for
-        # each rating, not for each pair.
-        rest = self._before_activation(
-            whole - embed(left_out, level[left_out]),
-            counts[: len(left_out)],
-            self._c,
-            scoring.affine,
-        )
-        terms = self._before_activation(
-            embed(columns, level[columns]),
-            counts[: len(columns)],
-            np.zeros_like(self._c),
-            scoring.affine,
-        )
-        out = np.empty((len(columns), len(left_out), self._bias.shape[1]), self.dtype)
-        for column, term, scores in zip(columns.tolist(), terms, out, strict=True):
-            check_cancelled()
-            h = self._later_layers(self._g(rest - term), scoring.affine)
-            states = self._projected(h, scoring.affine)
-            scores[:] = scoring.affine(states, self._output[column], self._bias[column])
-        if self.shared:
-            np.cumsum(out, axis=2, out=out)
-        return out.swapaxes(0, 1)
-
-    def _many_states(self, ratings: RowRatings) -> Array:
-        return self._states(self.sums(ratings), np.diff(ratings.offsets), _product)
-
-    def _many_without(
-        self, ratings: RowRatings, rows: Array, columns: Array, levels: Array
+    def _without_two(
+        self, ratings: RowRatings, rows: IntArray, pairs: Pairs, further: IntArray, also: IntArray
     ) -> Array:
-        own = scoring.embed(columns, levels, self._input, shared=self.shared)
-        sums = self.sums(ratings)[rows] - own
-        return self._states(sums, np.diff(ratings.offsets)[rows] - 1, _product)
+        """What enters the first activation is linear, so it is computed once for each rating."""
+        sums, counts = self.sums(ratings), np.diff(ratings.offsets)
+        total = self._projected_in(sums)  # (B, H)
+        number, cells = _distinct(pairs, further, also)
+        terms = self._projected_in(self._embed(*cells))
+        out = np.empty((len(rows), self.output.table.shape[2]), self.dtype)
+        step = max(1, PIECE // total.shape[1])
+        for first in range(0, len(out), step):
+            check_cancelled()
+            part = slice(first, first + step)
+            rest, counted = total[rows[part]], counts[rows[part]]
+            for one in number:  # of each pair the ratings that it leaves out, -1 for none
+                held = np.flatnonzero(one[part] >= 0)
+                rest[held] -= terms[one[part][held]]
+                counted[held] -= 1
+            h = self._g(self._c + self._scaled(rest, counted))
+            out[part] = self._projected(self._later_layers(h, scoring.affine), scoring.affine)
+        return out
 
-    def sums(self, ratings: RowRatings) -> Array:
+    def sums(self, ratings: RowRatings, *, serial: bool = False) -> Array:
         """Return summed embeddings of rows given by their ratings, (B, D)."""
+        if serial:
+            return scoring.sum_ratings(ratings, self._input, shared=self.shared)
         M, K, _ = self._input.shape
         cells, size = (ratings.rows, ratings.columns, ratings.levels), len(ratings.offsets) - 1
         context = group_by_column(*cells, n_rows=size, n_columns=M, n_levels=K)
         return context_sum(self._input, context, shared=self.shared)
 
-    # -- rows by number: what is summed is kept, so that a rating can be taken off -------------
+    def _embed(self, columns: Array, levels: Array) -> Array:
+        return scoring.embed(columns, levels, self._input, shared=self.shared)
 
-    def _without_column(self, column: int, rows: IntArray, levels: IntArray) -> Array:
-        sums, counts = self._sums_by_number(rows)
-        own = np.full(len(rows), column), levels
-        return self._states(sums - scoring.embed(*own, self._input, shared=self.shared), counts - 1)
+    # -- all rows: their sums are kept, so that a rating can be taken off -----------------------
 
-    def _by_number(self, rows: IntArray) -> Array:
-        if len(self.rows) <= KEPT:
-            return super()._by_number(rows)
-        return self._states(*self._sums_by_number(rows))
+    def reads_all(self, pairs: Pairs) -> bool:
+        return super().reads_all(pairs) and len(self.rows) <= KEPT
 
-    def _all_states(self) -> Array:
-        if len(self.rows) <= KEPT:
-            return super()._all_states()
-        return self._by_number(np.arange(len(self.rows)))
+    def states_left(self, pairs: Pairs) -> Array:
+        if pairs.rows is not self.rows or len(self.rows) > KEPT or pairs.left_out is not None:
+            return super().states_left(pairs)
+        cells = pairs.column, pairs.levels
+        return self._less(*self._every, pairs.row, cells, serial=pairs.serial)
 
     @locked_cached_property
     def _every_state(self) -> Array:
-        return self._states(*self._every)
-
-    def _sums_by_number(self, rows: IntArray) -> tuple[Array, IntArray]:
-        """Summed contexts of rows, and how many ratings each has: (n, D) and (n,)."""
-        if len(self.rows) <= KEPT:
-            sums, counts = self._every
-            return sums[rows], counts[rows]
-        numbers, local = np.unique(rows, return_inverse=True)
-        sums, counts = self._some(numbers)
-        return sums[local], counts[local]
+        return self._states(*self._every, _product)
 
     @locked_cached_property
     def _every(self) -> tuple[Array, IntArray]:
-        """Of all rows, and last of one of which nothing is known."""
-        return self._some(np.append(np.arange(len(self.rows)), -1))
-
-    def _some(self, numbers: IntArray) -> tuple[Array, IntArray]:
-        data = self.rows
-        ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
+        """Summed contexts of all rows, and how many ratings each has: (N, D) and (N,)."""
+        ratings = ratings_of(self.rows)
         return self.sums(ratings), np.diff(ratings.offsets)
 
     def states_of_sums(self, sums: Array, counts: IntArray) -> Array:
@@ -355,13 +327,12 @@ class NadeRows(StateRows):
         return self._states(sums, counts, _product)
 
     def hidden(self) -> Array:
-        """The last layer of every row. Returns (N, H)."""
-        sums, counts = self._every
-        return self._hidden(sums[:-1], counts[:-1], _product)
+        """Return the last layer of every row, (N, H)."""
+        return self._hidden(*self._every, _product)
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _states(self, sums: Array, counts: IntArray, affine: Affine = scoring.affine) -> Array:
+    def _states(self, sums: Array, counts: IntArray, affine: Affine) -> Array:
         """What meets the output table, for sums (B, D) of counts (B,) ratings each: (B, S)."""
         return self._projected(self._hidden(sums, counts, affine), affine)
 
@@ -373,13 +344,17 @@ class NadeRows(StateRows):
 
     def _hidden(self, sums: Array, counts: IntArray, affine: Affine) -> Array:
         """The last layer for the same. Returns (B, H)."""
-        h = self._g(self._before_activation(sums, counts, self._c, affine))
+        sums = self._scaled(sums, counts)
+        h = self._g(self._c + sums if self._B is None else affine(sums, self._B, self._c))
         return self._later_layers(h, affine)
 
-    def _before_activation(
-        self, sums: Array, counts: IntArray, bias: Array, affine: Affine
-    ) -> Array:
-        """What enters the first activation, linear in the sums: (B, H)."""
+    def _projected_in(self, sums: Array) -> Array:
+        """What enters the first activation, up to scale and bias: (B, H)."""
+        if self._B is None:
+            return sums
+        return scoring.affine(sums, self._B, np.zeros_like(self._c))
+
+    def _scaled(self, sums: Array, counts: IntArray) -> Array:
         # What remains of a lone rating is nothing, not a rounding error.
         sums = np.where((counts > 0)[:, None], sums, 0).astype(self._c.dtype)
         mean = self._config.mean_context
@@ -387,12 +362,31 @@ class NadeRows(StateRows):
             # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
             ratio = mean / np.maximum(counts, 1).astype(sums.dtype)
             sums = sums * np.sqrt(ratio, dtype=sums.dtype)[:, None]
-        return bias + sums if self._B is None else affine(sums, self._B, bias)
+        return np.asarray(sums)
 
     def _later_layers(self, h: Array, affine: Affine) -> Array:
         for W, c in self._deep:
             h = self._g(affine(h, W, c))
         return h
+
+
+def _distinct(
+    pairs: Pairs, further: IntArray, also: IntArray
+) -> tuple[list[IntArray], tuple[IntArray, IntArray]]:
+    """Return which rating each pair leaves out as its own, and which besides; and these ratings."""
+    assert pairs.left_out is not None
+    own = pairs.levels >= 0
+    more = np.zeros(len(own), bool)
+    more[further] = ~own[further] | (also != pairs.column[further])
+    besides = np.zeros(len(own), np.int64)
+    besides[further] = also
+    levels = pairs.rows.levels[np.maximum(pairs.left_out, 0)].astype(np.int64)
+    K, parts = pairs.rows.n_levels, ((own, pairs.column, pairs.levels), (more, besides, levels))
+    keys = [np.where(held, column * K + level, -1) for held, column, level in parts]
+    found, which = np.unique(np.concatenate(keys), return_inverse=True)
+    known = int(found[0] < 0)
+    numbers = [np.asarray(one) for one in np.split(which - known, 2)]
+    return numbers, (found[known:] // K, found[known:] % K)
 
 
 Affine = Callable[[Array, Array, Array], Array]

@@ -7,7 +7,7 @@ validation decides how much it counts (training/gains.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -20,20 +20,20 @@ from cfnade.components.base import (
     ArraySpec,
     Axis,
     BoolArray,
+    ComponentScorer,
     FitData,
     Member,
-    Reading,
-    Row,
+    Pairs,
     other_axis,
 )
 from cfnade.components.closed_form import ClosedFormComponent
 from cfnade.components.factor_analysis import FactorComponent, FactorRows
 from cfnade.components.registry import register
-from cfnade.components.row_states import PIECE, as_ratings, rows_in_pieces
+from cfnade.components.row_states import ratings_of, reduced_rows, rows_in_pieces
 from cfnade.data.csr import CsrRows, index_counts, index_sums, offsets_from_counts
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.column_groups import RowRatings, lookup_levels, take_rows
+from cfnade.kernels.column_groups import RowRatings, take_rows
 from cfnade.kernels.neighborhood import (
     ResidualCovariance,
     correct_cells,
@@ -45,7 +45,6 @@ from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.models.config import NearConfig
 from cfnade.utils.caching import locked_cached_property
-from cfnade.utils.cancellation import check_cancelled
 
 _FACTORS = "factors."
 
@@ -151,7 +150,7 @@ class NeighborhoodComponent(ClosedFormComponent):
         found = fit_factor_analysis(rows, DIMENSIONS, seed=seed, threads=threads, sweeps=SWEEPS)
         factors.fill(0, found)
 
-        def find() -> Pairs:
+        def find() -> ColumnPairs:
             left = _left_of(FactorRows(factors, rows), rows)
             return pairs_of(rows, left, SURE[axis], threads)
 
@@ -209,13 +208,12 @@ class NeighborhoodComponent(ClosedFormComponent):
         exact = (self.arrays[name].astype(np.float64) for name in ("covariances", "variances"))
         return ResidualCovariance(starts, others, *exact)
 
-    def row_reading(self, rows: CsrRows) -> NeighborhoodRows:
+    def scorer(self, rows: CsrRows) -> ComponentScorer:
         return NeighborhoodRows(self, rows)
 
-    def reading(self, context: Dataset) -> Reading:
-        reading = super().reading(context)
-        reading.learns = None  # without pairs there is no correction, and nothing to fold in
-        return reading
+    @property
+    def learns(self) -> None:
+        """Without pairs there is no correction, and nothing to fold in."""
 
     def fault(self, ratings: Dataset) -> str | None:
         starts, others = self.arrays["starts"], self.arrays["others"]
@@ -240,7 +238,7 @@ def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
 
 
 class NeighborhoodRows:
-    """A RowReading: scores that are corrections times the level."""
+    """Scores that are corrections times the level."""
 
     def __init__(self, component: NeighborhoodComponent, rows: CsrRows) -> None:
         arrays = component.arrays
@@ -249,62 +247,37 @@ class NeighborhoodRows:
         self._gain, self._shift = float(arrays["gain"]), float(arrays["shift"])
         self._k = np.arange(rows.n_levels)
 
-    # -- scores of rows given by their ratings ------------------------------------------------
+    # -- pairs --------------------------------------------------------------------------------
 
-    def cells(self, rows: IntArray, columns: IntArray) -> Array:
-        out = np.empty((len(rows), self.rows.n_levels), self.dtype)
+    def score_pairs(self, pairs: Pairs) -> Array:
+        out = np.zeros(len(pairs.row))
 
-        def score(ratings: RowRatings, which: IntArray, mine: IntArray) -> None:
-            out[mine] = self._cells(ratings, which, columns[mine])
+        def correct(ratings: RowRatings, rows: IntArray, places: IntArray) -> None:
+            out[places] = self._corrections(ratings, rows, pairs.take(places))
 
-        pieces = rows_in_pieces(self.rows, rows, self.rows.n_levels)
-        while some := list(islice(pieces, thread_count(None))):
-            run_parallel(score, some)
-        return out
+        pieces = rows_in_pieces(pairs.rows, pairs.row, self.rows.n_levels)
+        while some := list(islice(pieces, 1 if pairs.serial else thread_count(None))):
+            run_parallel(correct, some)
+        scores = self._scores(out)
+        scores[pairs.column < 0] = 0.0  # an unknown column has no pairs
+        return scores
 
-    def some(self, row: Row, columns: IntArray) -> Array:
-        return self._cells(as_ratings([row]), 0 * columns, columns)
-
-    def many(self, rows: Sequence[Row], which: IntArray, columns: IntArray) -> Array:
-        if not len(which):
-            return self._said(np.zeros(0))
-        return self._cells(as_ratings(rows), which, columns)
-
-    def down(self, column: int, rows: IntArray, raters: Row) -> Array:
-        del raters  # the rows themselves say who rated the column
-        return self.cells(rows, np.full(len(rows), column))
-
-    def without_each(self, row: Row, column: int) -> Array:
-        size = len(row.columns)
-        out = np.empty((size, self.rows.n_levels), self.dtype)
-        step = max(1, PIECE // max(1, size * (1 + self._factors.posteriors.width)))
-        for first in range(0, size, step):
-            rows = [row.without(int(other)) for other in row.columns[first : first + step]]
-            out[first : first + step] = self.many(
-                rows, np.arange(len(rows)), np.full(len(rows), column)
-            )
-            check_cancelled()
-        return out
-
-    def without_levels(self, row: Row, column: int) -> Array:
-        kept = [row.levels != level for level in range(self.rows.n_levels)]
-        rows = [Row(row.columns[keep], row.levels[keep]) for keep in kept]
-        return self.many(rows, np.arange(len(rows)), np.full(len(rows), column))
-
-    def _cells(self, ratings: RowRatings, which: IntArray, columns: IntArray) -> Array:
-        """Cells of these rows; a known one of a row of its own, which lacks it. (n, K)."""
-        held = lookup_levels(ratings, which, columns, self.rows.n_columns) >= 0
-        mine, rows = np.flatnonzero(held), which.copy()
-        if len(mine):
-            rows[mine] = len(ratings.offsets) - 1 + np.arange(len(mine))
-            ratings = _with_reduced(ratings, which[mine], columns[mine])
+    def _corrections(self, ratings: RowRatings, rows: IntArray, pairs: Pairs) -> Array:
+        """Corrections of pairs; where a rating is left out, from a reduced row of its own. (n,)."""
+        if pairs.left_out is not None:
+            further = np.flatnonzero(pairs.left_out >= 0)
+            columns = pairs.rows.columns[pairs.left_out[further]].astype(np.int64)
+            ratings, rows = reduced_rows(ratings, rows, further, columns)
+        own = np.flatnonzero(pairs.levels >= 0)
+        if len(own):
+            ratings, rows = reduced_rows(ratings, rows, own, pairs.column[own])
         order = np.argsort(rows, kind="stable")
         weighed, out = self._weighed(ratings), np.empty(len(rows))
-        cells = rows[order].astype(np.int64), np.maximum(columns[order], 0).astype(np.int64)
+        cells = rows[order].astype(np.int64), np.maximum(pairs.column[order], 0).astype(np.int64)
         correct_cells(cells, weighed.ragged, weighed.weights, self._near, out)
         corrections = np.empty(len(rows))
         corrections[order] = out
-        return self._said(corrections)
+        return corrections
 
     def _weighed(self, ratings: RowRatings) -> _Weighed:
         left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
@@ -312,34 +285,31 @@ class NeighborhoodRows:
         solve_weights(*ragged, left, self._near, out)
         return _Weighed(ratings, out)
 
-    def _said(self, corrections: Array) -> Array:
+    def _scores(self, corrections: Array) -> Array:
         """Scores of corrections (n,). Returns (n, K)."""
         slopes = self._gain * corrections + self._shift
         return np.asarray((slopes[:, None] * self._k).astype(self.dtype))
 
+    def fold_in_output(self) -> None:
+        """A column without pairs has no correction."""
+
     # -- all columns of rows, and all rows of columns ------------------------------------------
 
-    def all(self, rows: Sequence[Row], *, leave_out: bool) -> Array:
+    def score_columns(self, rows: CsrRows) -> Array:
         out = np.zeros((len(rows), self.rows.n_columns))
-        for row, own in zip(rows, out, strict=True):
-            if len(row.columns):
-                weighed = self._weighed(as_ratings([row]))
-                correct_row(weighed.ragged[1], weighed.weights, self._near, own)
-        scores = self._listed(out)
-        for row, own in zip(rows, scores, strict=True):
-            if leave_out and len(row.columns):
-                own[row.columns] = self.some(row, row.columns.astype(np.int64))
-        return scores
+        weighed = self._weighed(ratings_of(rows))
+        for number, own in enumerate(out):
+            part = slice(*rows.offsets[number : number + 2])
+            if part.start < part.stop:
+                columns, weights = weighed.ragged[1][part], weighed.weights[part]
+                correct_row(columns, weights, self._near, own)
+        return self._listed(out)
 
-    def across(self, columns: IntArray, raters: Sequence[Row], *, leave_out: bool) -> Array:
+    def score_rows(self, columns: IntArray) -> Array:
         out, weighed = np.zeros((len(columns), len(self.rows))), self._every
         for column, own in zip(columns.tolist(), out, strict=True):
             correct_column(column, weighed.ragged, weighed.weights, self._near, own)
-        scores = self._listed(out)
-        for column, row, own in zip(columns.tolist(), raters, scores, strict=True):
-            if leave_out and len(row.columns):
-                own[row.columns] = self.down(column, row.columns.astype(np.int64), row)
-        return scores
+        return self._listed(out)
 
     def _listed(self, corrections: Array) -> Array:
         """Scores of lists (B, M). Returns (B, M, K), in memory levels before columns."""
@@ -349,31 +319,11 @@ class NeighborhoodRows:
 
     @locked_cached_property
     def _every(self) -> _Weighed:
-        """All rows of the context."""
-        data = self.rows
-        return self._weighed(
-            take_rows(data.offsets, data.columns, data.levels, np.arange(len(data)))
-        )
+        """All rows that it was given."""
+        return self._weighed(ratings_of(self.rows))
 
 
-def _with_reduced(ratings: RowRatings, rows: IntArray, columns: IntArray) -> RowRatings:
-    """These rows, and behind them some of them without a column that they have."""
-    starts, ends = ratings.offsets[rows], ratings.offsets[rows + 1]
-    sizes = ends - starts
-    which = np.repeat(np.arange(len(rows)), sizes)
-    places = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + starts[which]
-    keep = ratings.columns[places] != columns[which]
-    which, places = which[keep], places[keep]
-    first = len(ratings.offsets) - 1
-    return RowRatings(
-        np.concatenate([ratings.offsets, ratings.offsets[-1] + np.cumsum(sizes - 1)]),
-        np.concatenate([ratings.rows, (first + which).astype(ratings.rows.dtype)]),
-        np.concatenate([ratings.columns, ratings.columns[places]]),
-        np.concatenate([ratings.levels, ratings.levels[places]]),
-    )
-
-
-class Pairs(NamedTuple):
+class ColumnPairs(NamedTuple):
     """What is kept of all pairs: buffers of a network, by name."""
 
     starts: Array  # (M+1,)
@@ -392,7 +342,7 @@ def _left_of(factors: FactorRows, rows: CsrRows) -> Array:
     return left
 
 
-def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> Pairs:
+def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> ColumnPairs:
     """Covariances of what is left of columns, those that stand out from chance, shrunken.
 
     Of columns with n rows in common C = Σ e_i e_j has the standard error √(n v_i v_j). Up to `sure`
@@ -412,7 +362,7 @@ def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> Pairs:
     values = sums / (common + DOUBT) * (1 - np.square(sure / t))
     values *= _definite(i, j, values / np.sqrt(variances[i] * variances[j]), M)
     starts = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=M))]).astype(np.int32)
-    return Pairs(
+    return ColumnPairs(
         starts, j.astype(np.int32), values.astype(np.float32), variances.astype(np.float32)
     )
 

@@ -13,20 +13,19 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.base import (
-    NOTHING,
     Array,
     ArraySpec,
     Axis,
+    ComponentScorer,
     FitData,
     Member,
+    OutputTable,
     RatingComponent,
-    Reading,
     Trainer,
     other_axis,
 )
 from cfnade.components.closed_form import rows_of_batch
 from cfnade.components.gaussian import PosteriorRows, posteriors_of
-from cfnade.components.readings import reading_of
 from cfnade.components.registry import register
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
@@ -264,7 +263,6 @@ class RidgeComponent(RatingComponent):
     ) -> Array:
         from cfnade.components.rank_posteriors import posteriors_of_ranks
         from cfnade.components.rank_scores import rank_scores
-        from cfnade.components.row_states import OutputTable
 
         del counts
         rows = RaggedRows(*(np.array(part) for part in (known.offsets, *known[2:])))
@@ -302,18 +300,18 @@ class RidgeComponent(RatingComponent):
 
     def rows(self, rows: CsrRows) -> PosteriorRows:
         """What it says of its rows and columns."""
-        output, gain = (self.arrays["V"], self.arrays["b"]), self.config.gain
-        return PosteriorRows(rows, [self.evidence()], *output, gain=gain)
+        output = OutputTable(self.arrays["V"], self.arrays["b"], True)
+        evidence = [self.evidence()]
+        return PosteriorRows(self.axis, rows, evidence, output, gain=self.config.gain)
 
-    def reading(self, context: Dataset) -> Reading:
-        return reading_of(self.axis, self.rows(context.rows(self.axis)), context)
+    def scorer(self, rows: CsrRows) -> ComponentScorer:
+        return self.rows(rows)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
         """Of a row its state (γ m, ω), of a column the output weights of its levels."""
         if axis != self.axis:
             return self.arrays["V"].reshape(len(self.arrays["V"]), -1)
-        rows = context.rows(axis)
-        return self.rows(rows).states_down(-1, np.arange(len(rows)), NOTHING)
+        return self.rows(context.rows(axis)).all_states()
 
 
 def level_steps(cumulative: Array) -> Array:

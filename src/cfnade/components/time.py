@@ -6,7 +6,7 @@ prediction needs a timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
@@ -19,16 +19,16 @@ from cfnade.components.base import (
     ArraySpec,
     Axis,
     BoolArray,
+    ComponentScorer,
     FitData,
+    Pairs,
     RatingComponent,
-    Row,
     Trainer,
-    What,
-    Who,
 )
 from cfnade.components.registry import register
 from cfnade.components.time_features import FEATURES, TimeFeatures
 from cfnade.config import TrainingConfig
+from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import DataError, ModelError, PredictionError, TrainingError
 from cfnade.models.config import TIME_UNITS, Sizes
@@ -195,64 +195,37 @@ class TimeComponent(RatingComponent):
             return str(error)
         return None
 
-    def reading(self, context: Dataset) -> TimeReading:
-        del context
-        return TimeReading(self)
+    def scorer(self, rows: CsrRows) -> ComponentScorer:
+        del rows
+        return TimeScorer(self)
 
 
-class TimeReading:
-    """What the moment adds to given cells."""
-
-    learns: Axis | None = None
+class TimeScorer:
+    """What the time of a rating adds to the scores of pairs; their rows are users."""
 
     def __init__(self, component: TimeComponent) -> None:
         self._component = component
 
-    def cells(self, users: IntArray, items: IntArray, times: Array | None) -> Array:
-        if times is None:
-            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
+    def score_pairs(self, pairs: Pairs) -> Array:
+        if pairs.times is None:
+            _refuse("a prediction needs to know when; give timestamp=, in whole seconds since 1970")
         tables = self._component.arrays
-        features = self._component.features.features(users, items, times)
+        features = self._component.features.features(pairs.index, pairs.column, pairs.times)
         features = features.astype(tables["A"].dtype)
         units = np.tanh(features @ tables["M1"] + tables["m1"])
         steps: Array = features @ tables["A"] + units @ tables["M2"]
         return np.cumsum(steps, 1) if self._component.config.shared else steps
 
-    def person(self, who: Who, items: IntArray) -> Array:
-        del who, items
+    def score_columns(self, rows: CsrRows) -> Array:
+        del rows
         return _no_lists()
 
-    def person_without(self, who: Who, left_out: IntArray, items: IntArray) -> Array:
-        del who, left_out, items
+    def score_rows(self, columns: IntArray) -> Array:
+        del columns
         return _no_lists()
 
-    def item(self, what: What, users: IntArray) -> Array:
-        del what, users
-        return _no_lists()
-
-    def people(self, people: Sequence[Who], which: IntArray, items: IntArray) -> Array:
-        del people, which, items
-        return _no_lists()
-
-    def lists(self, people: Sequence[Who], *, leave_out: bool) -> Array:
-        del people, leave_out
-        return _no_lists()
-
-    def without_each(self, who: Who, item: int) -> Array:
-        del who, item
-        return _no_lists()
-
-    def without_raters(self, raters: Row, who: Who, item: int) -> Array:
-        del raters, who, item
-        return _no_lists()
-
-    def without_levels(self, raters: Row, who: Who, item: int) -> Array:
-        del raters, who, item
-        return _no_lists()
-
-    def folding(self, counts: IntArray, *, mean_only: bool = False) -> None:
+    def fold_in_output(self) -> None:
         """Nobody has weights here, so nobody lacks them."""
-        del counts, mean_only
 
 
 def _no_lists() -> NoReturn:

@@ -28,7 +28,7 @@ from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.results import probability_names
-from cfnade.inference.scorer import FEW_CELLS
+from cfnade.inference.scorer import FEW_PAIRS
 from cfnade.utils.validation import check_choice
 
 Task = Literal["recommend", "predict", "evaluate"]
@@ -136,7 +136,7 @@ def _predict_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     else:
         user_ids = _take(raw_ids(users, predictor.users), rows)
     if predictor.fitted.needs_times:
-        arguments["times"] = _numbers(frame, "time")[rows]
+        arguments["timestamp"] = _numbers(frame, "time")[rows]
     item_ids = _take(raw_ids(column(frame, "item"), predictor.items), rows)
     predictions = predictor.predict_frame(user_ids, item_ids, **arguments)
     return predictions.head(len(frame)).with_columns(users)
@@ -184,7 +184,7 @@ def _padded_rows(count: int) -> Any:
 
     Few pairs are computed in another order of sums, and results must not depend on the batch.
     """
-    return np.minimum(np.arange(max(count, FEW_CELLS + 1) if count else 0), max(count - 1, 0))
+    return np.minimum(np.arange(max(count, FEW_PAIRS + 1) if count else 0), max(count - 1, 0))
 
 
 def _take(ids: Any, rows: Any) -> Any:

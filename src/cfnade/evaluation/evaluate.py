@@ -13,6 +13,7 @@ from annotated_types import Ge, Le
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Dataset, match_ids
+from cfnade.data.scale import Scale
 from cfnade.data.split_protocols import choose_positions
 from cfnade.evaluation import rating_metrics
 from cfnade.evaluation.ranking_metrics import (
@@ -28,7 +29,9 @@ from cfnade.evaluation.ranking_metrics import (
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 BUCKET_BOUNDS = (0, 1, 5, 20, 100)
@@ -90,25 +93,33 @@ class RatingScores:
         }
 
 
-def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> RatingScores:
+def evaluate(
+    fitted: FittedModel, test: Dataset, *, cold_start_rating: float | None = None
+) -> RatingScores:
     """Score the predictions of test ratings.
 
     Args:
         fitted: A model of ratings, with its context.
         test: Ratings on the model's scale, none of which is in its context. Users and items are
-            matched by id; unknown ones are predicted by the rule `unseen`, and counted.
-        unseen: "mean" or "paper"; the rule for users and items without training ratings.
+            matched by id; unknown ones are counted.
+        cold_start_rating: Predict this rating where no rating of the user, or none of the item,
+            is known; the paper predicts 3. None: as the model predicts.
     """
     if not fitted.rates:
         raise PredictionError(
             "this model was trained on interactions, which have no ratings to score; score its "
             "lists with evaluate_ranking()"
         )
-    scorer = Scorer(fitted, unseen=unseen)
+    scorer = Scorer(fitted)
     users, items = match_test(scorer, test)
     values, scale = test.values, fitted.context.scale.array()
     raw = scorer.probabilities(users, items, test.times)  # (n, K)
-    calibrated = Calibrator(fitted).for_pairs(raw, users, items)
+    calibrated = Calibrator(fitted).apply(raw, Query.of_pairs(fitted.context, users, items))
+    if cold_start_rating is not None:
+        user, item = scorer.unknown(users, items)
+        certain = _certain(cold_start_rating, fitted.context.scale)
+        raw, calibrated = raw.copy(), calibrated.copy()
+        raw[user | item] = calibrated[user | item] = certain
     squares = np.square(values - raw @ scale)  # (n,)
     return RatingScores(
         n=len(test),
@@ -124,6 +135,15 @@ def evaluate(fitted: FittedModel, test: Dataset, *, unseen: str = "mean") -> Rat
         by_user=tuple(_buckets(scorer.known_of("user", users), squares)),
         by_item=tuple(_buckets(scorer.known_of("item", items), squares)),
     )
+
+
+def _certain(rating: float, scale: Scale) -> FloatArray:
+    """Return the distribution of one rating, (K,)."""
+    if rating not in scale.values:
+        raise PredictionError(
+            f"cold_start_rating (={rating:g}) is not on the scale {scale} of the model"
+        )
+    return np.array([float(value == rating) for value in scale.values])
 
 
 def match_test(
@@ -170,12 +190,12 @@ def _match_ids(axis: str, ids: npt.NDArray[Any], model_ids: npt.NDArray[Any]) ->
 def _require_held_out(scorer: Scorer, test: Dataset, users: IntArray, items: IntArray) -> None:
     leaked = np.flatnonzero(scorer.known_levels(users, items) >= 0)
     if len(leaked):
-        first = leaked[0]
+        first, again = leaked[0], option("exclude_seen", False)
         raise PredictionError(
             f"{len(leaked):,} of {len(test):,} test ratings are among the ratings that the model "
             f"conditions on, first user {test.user_ids[test.users[first]]} item "
             f"{test.item_ids[test.items[first]]}; evaluate on ratings held out from training"
-            + (", or rank repeats too with exclude_seen=False" if test.implicit else "")
+            + (f", or rank repeats too with {again}" if test.implicit else "")
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray, IntArray
-from cfnade.components.base import Row
-from cfnade.data.csr import row_offsets, stable_order
+from cfnade.data.csr import CsrRows, row_offsets, stable_order
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.sparse import transposed
 
@@ -38,17 +36,10 @@ class InteractionRows:
         return cls(rows.offsets, rows.columns, weights.astype(np.float32), rows.n_columns)
 
     @classmethod
-    def from_histories(
-        cls, rows: Sequence[Row], n_columns: int, weights: Sequence[WeightArray] | None = None
-    ) -> InteractionRows:
-        """Return one row per history; without weights every interaction counts 1."""
-        counts = [len(row.columns) for row in rows]
-        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
-        columns = np.concatenate([np.empty(0, np.int32), *(row.columns for row in rows)])
-        given = np.ones(len(columns), np.float32)
-        if weights is not None:
-            given = np.concatenate([np.empty(0, np.float32), *weights]).astype(np.float32)
-        return cls(indptr, columns.astype(np.int32), given, n_columns)
+    def from_rows(cls, rows: CsrRows) -> InteractionRows:
+        """Return the same rows; every interaction counts 1."""
+        columns = np.asarray(rows.columns, np.int32)
+        return cls(rows.offsets, columns, np.ones(len(columns), np.float32), rows.n_columns)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

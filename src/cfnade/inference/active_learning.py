@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 from annotated_types import Ge
 
-from cfnade.components.base import Who
 from cfnade.exceptions import PredictionError
+from cfnade.inference.query import Entities
 from cfnade.inference.results import item_columns
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.posterior import Evidence
@@ -111,13 +111,13 @@ class Interview:
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
 
-    def questions(self, who: Who, n: int, without: IntArray) -> NextQuestions:
+    def questions(self, user: Entities, n: int, without: IntArray) -> NextQuestions:
         """Items to ask about; those in `without`, and what is known, are left out.
 
         Where no side says what it knows of people the best known come first, and the rest is NaN.
         """
         n = check_scalar("n", n, int, Ge(1), error=PredictionError)
-        counts, rated = self._scorer.known("item"), who.rated.columns.astype(np.int64)
+        counts, rated = self._scorer.known("item"), user.ratings(0)[0].astype(np.int64)
         allowed = np.ones(len(counts), bool)
         allowed[rated] = allowed[without[without >= 0]] = False
         if self._uncertainty is None:
@@ -127,15 +127,15 @@ class Interview:
         chances = counts / max(people, int(counts.max(initial=1)))
         return self._uncertainty.best(rated, chances, allowed, n)
 
-    def frame(self, who: Who, n: int, without: IntArray) -> pl.DataFrame:
+    def frame(self, user: Entities, n: int, without: IntArray) -> pl.DataFrame:
         """The same by raw id."""
-        asked = self.questions(who, n, without)
+        asked = self.questions(user, n, without)
         return pl.DataFrame(
             {
                 "rank": 1 + np.arange(len(asked.items)),
                 **item_columns(self._scorer.fitted.context, asked.items),
                 "reduction": pl.Series(asked.reductions, dtype=pl.Float64).fill_nan(None),
-                "known_of_item": self._scorer.known_of("item", asked.items),
+                "n_item_ratings": self._scorer.known_of("item", asked.items),
             }
         )
 

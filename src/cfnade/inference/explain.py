@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args
+
 import numpy as np
 import polars as pl
 
-from cfnade.components.base import Who
+from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
+from cfnade.fitted_model import FittedModel
 from cfnade.inference.objectives import means_of
+from cfnade.inference.query import Entities, Query
 from cfnade.inference.results import item_columns
 from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import known_interactions
 from cfnade.utils.cancellation import check_cancelled
+from cfnade.utils.validation import check_choice
 
 _SCORES = 1 << 22  # of all items, without some interactions, that are made together
 
 
-def explanation(scorer: Scorer, who: Who, item: int, *, of_pick: bool) -> pl.DataFrame:
+Target = Literal["rating", "interaction"]
+
+
+def explanation(scorer: Scorer, user: Entities, item: int, target: Target | None) -> pl.DataFrame:
     """By whatever the model reads: a line for each."""
-    if of_pick:
-        return by_pick(scorer, who, item)
-    return (by_item if scorer.fitted.takes_histories else by_level)(scorer, who, item)
+    if explains_interaction(scorer.fitted, target):
+        return by_pick(scorer, user, item)
+    return (by_item if scorer.fitted.takes_histories else by_level)(scorer, user, item)
 
 
-def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
+def explains_interaction(model: FittedModel, target: Any) -> bool:
+    """Return whether the probability of an interaction is explained, rather than the rating."""
+    if target is None:
+        return not model.rates
+    check_choice("target", target, get_args(Target), error=PredictionError)
+    model.require("interactions" if target == "interaction" else "ratings")
+    return bool(target == "interaction")
+
+
+def by_item(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
     """By the person's ratings: a line for each item that they rated, the strongest effect first."""
     context = scorer.fitted.context
     values = context.scale.array()
-    rated = who.rated.without(item)
-    effects = scorer.effects(who, item)
-    prediction = float(means_of(effects.whole[None], values)[0])
-    without = means_of(effects.without, values)
-    order = np.lexsort((rated.columns, -np.abs(prediction - without)))
-    items, without = rated.columns[order].astype(np.int64), without[order]
+    query = leave_each_out(context, user, item)
+    prediction = float(means_of(scorer.rating_probabilities(query.take(np.array([-1]))), values)[0])
+    without = means_of(scorer.rating_probabilities(query.take(np.arange(len(query) - 1))), values)
+    columns, levels = query.users.ratings(0)
+    order = np.lexsort((columns, -np.abs(prediction - without)))
+    items, without = columns[order].astype(np.int64), without[order]
     return pl.DataFrame(
         {
             **item_columns(context, items),
-            "rating": values[rated.levels[order]],
+            "rating": values[levels[order]],
             "prediction": np.full(len(items), prediction),
             "without": without,
             "change": prediction - without,
@@ -43,11 +61,12 @@ def by_item(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
     )
 
 
-def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
+def by_pick(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
     """By what is known of the person: how much likelier each made it that the item is picked."""
     context, model = scorer.fitted.context, scorer.fitted.interaction_model
     assert model is not None
-    rated, known = who.rated.without(item), known_interactions(scorer, [who])
+    columns, levels = user.without(item).ratings(0)
+    known = known_interactions(scorer, user)
     known = known.where(known.columns != item)
     whole = model.log_probabilities(known)[0, item].astype(np.float64)
     without = np.empty(len(known.columns))
@@ -56,40 +75,52 @@ def by_pick(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
         check_cancelled()
         places = np.arange(first, min(first + step, len(without)))
         without[places] = model.log_probabilities_without(known, places)[:, item]
-    order = np.lexsort((rated.columns, without - whole))  # what helped most comes first
-    items = rated.columns[order].astype(np.int64)
-    columns = {
+    order = np.lexsort((columns, without - whole))  # what helped most comes first
+    items = columns[order].astype(np.int64)
+    frame = {
         **item_columns(context, items),
-        "rating": context.scale.array()[rated.levels[order]],
-        "pick": np.full(len(items), np.exp(whole)),
+        "rating": context.scale.array()[levels[order]],
+        "interaction_probability": np.full(len(items), np.exp(whole)),
         "without": np.exp(without[order]),
-        "times": np.exp(whole - without[order]),
+        "lift": np.exp(whole - without[order]),
     }
     if context.implicit:
-        del columns["rating"]
-    return pl.DataFrame(columns)
+        del frame["rating"]
+    return pl.DataFrame(frame)
 
 
-def by_level(scorer: Scorer, who: Who, item: int) -> pl.DataFrame:
+def by_level(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
     """By the item's ratings: a line for each level that others gave, the strongest effect first.
 
     Summed up by level, so that nobody's own rating can be told from it.
     """
-    values = scorer.fitted.context.scale.array()
-    raters, each, levels = scorer.effects_of_others(who, item)
-    K, counts = len(values), np.bincount(raters.levels, minlength=len(values))
-    prediction = float(means_of(each.whole[None], values)[0])
-    changes = np.bincount(raters.levels, prediction - means_of(each.without, values), minlength=K)
-    without = means_of(levels, values)
+    context = scorer.fitted.context
+    values, K = context.scale.array(), len(context.scale)
+    others = Entities.of_dataset(context, "item").take(np.array([item]))
+    raters, levels = others.without(int(user.index[0])).ratings(0)
+    rest = [(raters[levels != k], levels[levels != k]) for k in range(K)]
+    all_but = Entities.of_histories([item] * (K + 1), [*rest, (raters, levels)], context.n_users, K)
+    nobody = np.zeros(K + 1, np.int64)
+    query = Query(context, user, all_but, nobody, np.arange(K + 1), serial=True)
+    means = means_of(scorer.rating_probabilities(query), values)
     frame = pl.DataFrame(
         {
             "rating": values,
-            "count": counts,
-            "prediction": np.full(K, prediction),
-            "without": without,
-            "change": prediction - without,
-            "mean_change": np.divide(changes, counts, out=np.full(K, np.nan), where=counts > 0),
+            "count": np.bincount(levels, minlength=K),
+            "prediction": np.full(K, means[-1]),
+            "without": means[:-1],
+            "change": means[-1] - means[:-1],
         }
     )
     frame = frame.filter(pl.col("count") > 0)
     return frame.sort(pl.col("change").abs(), descending=True, maintain_order=True)
+
+
+def leave_each_out(context: Dataset, user: Entities, item: int) -> Query:
+    """Return the query of an item without each of the user's ratings of others, and with all."""
+    others = user.without(item)
+    n = len(others.rows.columns)
+    zeros = np.zeros(n + 1, np.int64)
+    left_out = np.append(np.arange(n), -1) if n else None
+    items = np.full(n + 1, item)
+    return Query.of_users(context, others, zeros, items, left_out=left_out, serial=True)

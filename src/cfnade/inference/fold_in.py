@@ -1,44 +1,34 @@
-"""What a member says of users and items that it has no trained weights for.
+"""Fold-in: scores of users and items that a member has no trained weights for.
 
-With known ratings they are folded in: on each side that lacks weights for them and has features for
-that (`Folding`), weights are sought that make the known ratings probable together with what the
-other sides say of these, each rating left out of its own prediction:
+An entity with known ratings is folded in: for each component that lacks weights for it and has a
+basis for columns, weights are sought that make the known ratings probable together with the scores
+of the other components, each rating left out of its own prediction:
 
     z = argmin Σ_C −log softmax(others + F_0 + F z) + ½ Σ z² / ℓ,   then z · n / (n + ½)
 
-over the n known ratings C, ℓ being the variances among the trained. Several such sides are solved
-as one, their features side by side. Without any known rating z is 0, the mean of the trained, if no
-side of another axis tells what the other one of the cell is like; else the rule of baseline.py is
-better, which sides without features follow as well. Of a cell where the other one is new as well,
-the sides that it lacks weights on follow that rule inside the sum above: else each would wait for
-the other.
+over the n known ratings C, ℓ being the variances among the trained. Several such components are
+solved as one, their features side by side. Without any known rating z is 0, the mean of the
+trained, if no component of the other axis tells what the other entity of the pair is like; else the
+frequency rule of baseline.py is better, which components without a basis follow as well. Where the
+other entity of a pair is untrained, too, its components follow that rule inside the sum above: else
+each would wait for the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.components import Axis
-from cfnade.components.base import (
-    NOTHING,
-    Array,
-    BoolArray,
-    Reading,
-    Row,
-    What,
-    Who,
-    other_axis,
-    row_of,
-)
-from cfnade.components.readings import Folding
+from cfnade.components import Axis, RatingComponent
+from cfnade.components.base import Array, ComponentScorer, Pairs, other_axis
 from cfnade.data.dataset import Dataset
 from cfnade.inference.baseline import untrained_scores
+from cfnade.inference.column_basis import ColumnBasis, column_basis
+from cfnade.inference.query import BoolArray, Entities, KnownRatings, Query
 from cfnade.kernels.newton import most_probable, most_probable_without_each
 from cfnade.utils.caching import PicklableLock, locked_cached_property
 from cfnade.utils.cancellation import check_cancelled
@@ -57,56 +47,79 @@ PIECE = 1 << 20
 MOST = 500
 """Weights are sought for so many ratings, or some of more: rows are read whole as ever."""
 
+Solution = FloatArray | None
+"""Coefficients z of all components together; None: nothing is known, or there is no basis."""
+
 
 @dataclass(frozen=True, eq=False)
-class Newcomer:
-    """A user or an item without trained weights: by index, or -1, with what is known of it."""
+class Untrained:
+    """A user or an item without trained weights, and what is known of it."""
 
     axis: Axis
     index: int
-    known: Row
-    whole: bool = False
-    """Whether this is all that the model conditions on: then its answer is kept."""
+    known: KnownRatings
+    is_cached: bool = False
+    """Whether this is all that the model conditions on: then its solution is cached."""
 
-    def without(self, other: int) -> Newcomer:
-        """As if it had no rating by that user, or of that item."""
-        if other < 0 or not (self.known.columns == other).any():
+    def without(self, *places: int) -> Untrained:
+        """Return it without its ratings at these places; -1 is none."""
+        some = [place for place in places if place >= 0]
+        if not some:
             return self
-        return self.given(self.known.without(other))
+        columns, levels = self.known
+        rest = np.delete(columns, some), np.delete(levels, some)
+        return Untrained(self.axis, self.index, rest)
 
-    def given(self, known: Row) -> Newcomer:
-        """As if these were all of its ratings."""
-        return replace(self, known=known, whole=False)
-
-    def ask(self, what: Reading | Folding, others: IntArray) -> Array:
-        """Of cells with some of the other axis, its own rating of each left out. (n, …)."""
+    def query(self, context: Dataset, others: IntArray, left_out: IntArray | None = None) -> Query:
+        """Return the query of its pairs with these users or items of the data set."""
+        size = (context.n_items, context.n_users)
+        n_columns = size[0] if self.axis == "user" else size[1]
+        own = Entities.of_histories([self.index], [self.known], n_columns, len(context.scale))
+        zeros = np.zeros(len(others), np.int64)
         if self.axis == "user":
-            return what.person(Who(self.index, self.known), others)
-        return what.item(What(self.index, self.known), others)
+            return Query.of_users(context, own, zeros, others, left_out=left_out, serial=True)
+        users = Entities.of_dataset(context, "user")
+        return Query(context, users, own, others, zeros, serial=True)
 
 
 class FoldIn:
-    """Of one member, given the ratings that its readings read."""
+    """Fold-in of one member, given the ratings that it conditions on."""
 
     def __init__(
         self,
-        readings: Sequence[Reading],
+        components: Sequence[tuple[RatingComponent, ComponentScorer]],
         context: Dataset,
         trained_on: Mapping[Axis, IntArray],
         frequencies: FloatArray,
         *,
         folds: bool,
     ) -> None:
-        self._readings, self._context, self._trained_on = readings, context, trained_on
+        """If not `folds`, the frequency rule takes the place of all solutions."""
+        self._components, self._context, self._trained_on = components, context, trained_on
         self._frequencies, self._folds = frequencies, folds
-        self._kept: dict[tuple[Axis, int], FloatArray | None] = {}
-        self._folded: dict[tuple[Axis, bool], dict[int, Folding]] = {}
-        self._guard = PicklableLock()
+        self._solutions: dict[tuple[Axis, int], Solution] = {}
+        self._bases: dict[tuple[Axis, bool], dict[int, ColumnBasis]] = {}
+        self._lock = PicklableLock()
 
-    # -- who is one ---------------------------------------------------------------------------
+    def scores(self, query: Query) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """Yield scores that replace those of a component: its number, places of pairs, (n, K)."""
+        for axis in self._trained_on:
+            entities, which = query.entities(axis)
+            untrained = np.flatnonzero(self.untrained(axis, entities.index[which]))
+            if not len(untrained):
+                continue
+            # All of which nothing is known are one.
+            number = np.where(entities.counts()[which[untrained]] > 0, which[untrained], -1)
+            order = np.argsort(number, kind="stable")
+            for some in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+                check_cancelled()
+                places = untrained[some]
+                one = self._entity(axis, entities, int(number[some[0]]), int(which[places[0]]))
+                for component, scores in self._entity_scores(one, query.take(places)).items():
+                    yield component, places, scores
 
     def untrained(self, axis: Axis, indices: IntArray) -> BoolArray:
-        """Which of these users or items have no trained weights, if any side has such. (n,)."""
+        """Return which of these have no trained weights, if any component has such, (n,)."""
         if axis not in self._trained_on:
             return np.zeros(len(indices), bool)
         trained = self._trained[axis]
@@ -118,268 +131,270 @@ class FoldIn:
     def _trained(self) -> dict[Axis, BoolArray]:
         return {axis: counts.sum(1) > 0 for axis, counts in self._trained_on.items()}
 
-    def known(self, axis: Axis, index: int) -> Newcomer:
-        """One of the data, by index, or one of which nothing is known (-1)."""
-        if index < 0:
-            return Newcomer(axis, index, NOTHING)
-        return Newcomer(axis, index, row_of(self._context.rows(axis), index), whole=True)
+    def _entity(self, axis: Axis, entities: Entities, number: int, place: int) -> Untrained:
+        nothing = np.empty(0, np.int32), np.empty(0, np.uint8)
+        if number < 0:
+            return Untrained(axis, int(entities.index[place]), nothing)
+        stored = entities.rows is Entities.of_dataset(self._context, axis).rows
+        return Untrained(axis, int(entities.index[place]), entities.ratings(number), stored)
 
-    def all_known(
-        self, axis: Axis, indices: IntArray, left_out: int
-    ) -> tuple[list[Newcomer], IntArray]:
-        """Some of the data without their ratings by, or of, one; and which each index is. (n,)."""
-        some = self._ratings[axis][indices] > 0
-        numbers = np.unique(indices[some])
-        news = [self.known(axis, int(number)).without(left_out) for number in numbers]
-        which = np.where(some, 1 + np.searchsorted(numbers, indices), 0)
-        return [self.known(axis, -1), *news], which
+    # -- one user or item ---------------------------------------------------------------------
 
-    @locked_cached_property
-    def _ratings(self) -> dict[Axis, IntArray]:
-        """How many ratings of each are known, and last of an unknown one: to sort takes longer."""
-        users, items = self._context.counts("user"), self._context.counts("item")
-        return {"user": np.append(users, 0), "item": np.append(items, 0)}
-
-    # -- what is said of them -----------------------------------------------------------------
-
-    def said(
-        self, news: Sequence[Newcomer], which: IntArray, features: Callable[[Folding], Array]
-    ) -> dict[int, FloatArray]:
-        """Scores by number of the sides without weights for some of one axis. (n, K) each.
-
-        Cell t is of news[which[t]]; features are those of the cells, (n, K, 1 + D).
-        """
-        counts = self._level_counts(news)
-        return self._said(news[0].axis, counts, lambda: self._solutions(news), which, features)
-
-    def said_without_each(
-        self, new: Newcomer, features: Callable[[Folding], Array]
-    ) -> dict[int, FloatArray]:
-        """Return the same of one cell of a user, without each of the user's ratings."""
-        columns, levels = new.known
-        which = np.arange(len(columns))
-        if len(columns) <= FEW:
-            return self.said([new.without(int(other)) for other in columns], which, features)
-        counts = self._level_counts([new]) - np.eye(len(self._frequencies), dtype=int)[levels]
-        solve = partial(self._solutions_without_each, new)
-        return self._said(new.axis, counts, solve, which, features)
-
-    def _level_counts(self, news: Sequence[Newcomer]) -> IntArray:
-        """Known ratings at each level. Returns (B, K)."""
-        K = len(self._frequencies)
-        return np.array([np.bincount(new.known.levels, minlength=K) for new in news])
-
-    def _said(
-        self,
-        axis: Axis,
-        counts: IntArray,
-        solve: Callable[[], Sequence[FloatArray | None]],
-        which: IntArray,
-        features: Callable[[Folding], Array],
-    ) -> dict[int, FloatArray]:
-        learning = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
-        if self._folds and not counts.any() and self._all_learn(axis):
-            means = self._foldings(axis, mean_only=True)
+    def _entity_scores(self, one: Untrained, query: Query) -> dict[int, FloatArray]:
+        """Return scores of its pairs, (n, K), by number of the component."""
+        own, further = self._left_out(one, query)
+        size = len(one.known[0]) + 1
+        codes, which = np.unique((own + 1) * size + further + 1, return_inverse=True)
+        places = [(code // size - 1, code % size - 1) for code in codes.tolist()]
+        variants = [one.without(*both) for both in places]
+        counts = self._level_counts(variants)
+        learning = self._learning(one.axis)
+        if self._folds and not counts.any() and self._all_learn(one.axis):
+            means, ones = self._basis(one.axis, mean_only=True), np.ones((1, 1))
             return {
-                number: _scores(features(means[number]), np.ones((1, 1)), 0 * which)
-                if number in means
-                else self._rule(number, counts)[which]
-                for number in learning
+                n: _combined(self._features(means[n], n, query), ones, 0 * which)
+                if n in means
+                else self._rule(n, counts)[which]
+                for n in learning
             }
-        solutions = solve() if self._folds else [None] * len(counts)
-        ruled = np.array([z is None for z in solutions])
-        answers: dict[int, FloatArray] = {}
-        for number in learning:
-            scores = np.empty((len(which), len(self._frequencies)))
-            folding = self._foldings(axis).get(number) if not ruled.all() else None
-            if folding is None:
-                scores[:] = self._rule(number, counts)[which]
+        solutions: Sequence[Solution] = [None] * len(variants)
+        if self._folds:
+            one_each = not (own >= 0).any() and (further >= 0).all()
+            if one_each and len(variants) > FEW:
+                left_out = np.array([place for _, place in places])
+                solutions = self._solutions_without_each(one, left_out)
             else:
-                weights = self._weights(number, axis, solutions, counts)
-                scores[:] = _scores(features(folding), weights, which)
-                if ruled.any():
-                    places = np.flatnonzero(ruled[which])
-                    scores[places] = self._rule(number, counts)[which[places]]
-            answers[number] = scores
-        return answers
+                solutions = self._solve_all(one, variants)
+        return {n: self._combine(n, query, solutions, counts, which) for n in learning}
+
+    def _left_out(self, one: Untrained, query: Query) -> tuple[IntArray, IntArray]:
+        """Return places of the ratings that each pair leaves out: its own, and another; or -1."""
+        none = np.full(len(query), -1)
+        columns = one.known[0].astype(np.int64)
+        own, others = none, query.item_index if one.axis == "user" else query.user_index
+        held = np.flatnonzero(query.levels(one.axis) >= 0)
+        if len(held) and len(columns):
+            order = np.argsort(columns, kind="stable")
+            own = none.copy()
+            own[held] = order[np.searchsorted(columns[order], others[held])]
+        if one.axis == "item" or query.left_out is None:
+            return own, none
+        starts = query.users.rows.offsets[query.user]
+        return own, np.where(query.left_out >= 0, query.left_out - starts, -1)
+
+    def _combine(
+        self,
+        number: int,
+        query: Query,
+        solutions: Sequence[Solution],
+        counts: IntArray,
+        which: IntArray,
+    ) -> FloatArray:
+        """Return a component's scores by the solution of each pair, (n, K)."""
+        axis = self._components[number][0].learns
+        assert axis is not None
+        solved = np.array([z is not None for z in solutions])
+        basis = self._basis(axis).get(number) if solved.any() else None
+        if basis is None:
+            return self._rule(number, counts)[which]
+        weights = self._weights(number, axis, solutions, counts)
+        scores = _combined(self._features(basis, number, query), weights, which)
+        if not solved.all():
+            places = np.flatnonzero(~solved[which])
+            scores[places] = self._rule(number, counts)[which[places]]
+        return scores
+
+    def _features(self, basis: ColumnBasis, number: int, query: Query) -> Array:
+        axis = self._components[number][0].axis
+        assert axis is not None
+        return scored_once(query, axis, basis.features)
+
+    def _weights(
+        self, number: int, axis: Axis, solutions: Sequence[Solution], counts: IntArray
+    ) -> FloatArray:
+        """Return what multiplies the features of a component: 1, and its part of z. (B, 1 + D)."""
+        sizes = {n: len(one.variances) for n, one in self._basis(axis).items()}
+        begin = sum(size for n, size in sizes.items() if n < number)
+        weights = np.zeros((len(solutions), 1 + sizes[number]))
+        weights[:, 0] = 1.0
+        for row, z, n in zip(weights, solutions, counts.sum(1).tolist(), strict=True):
+            if z is not None:
+                row[1:] = z[begin : begin + sizes[number]] * (n / (n + SHRINK))
+        return weights
+
+    # -- components ---------------------------------------------------------------------------
+
+    def _learning(self, axis: Axis) -> list[int]:
+        """Return the numbers of the components that have weights of users, or of items."""
+        return [n for n, (one, _) in enumerate(self._components) if one.learns == axis]
 
     def _all_learn(self, axis: Axis) -> bool:
-        """Whether every side with weights has them for this axis."""
-        return all(reading.learns in (axis, None) for reading in self._readings)
+        """Return whether every component with weights has them for this axis."""
+        return all(one.learns in (axis, None) for one, _ in self._components)
 
     def _rule(self, number: int, counts: IntArray) -> FloatArray:
-        own = self._readings[number].learns
-        if any(reading.learns == own for reading in self._readings[:number]):
-            return np.zeros(counts.shape)  # an earlier side has said it
+        """Return the scores of the frequency rule, from ratings at each level (B, K)."""
+        learns = self._components[number][0].learns
+        if any(one.learns == learns for one, _ in self._components[:number]):
+            return np.zeros(counts.shape)  # an earlier component has the frequencies
         return untrained_scores(counts.astype(np.float64), self._frequencies, prior=number == 0)
 
-    # -- folding ------------------------------------------------------------------------------
+    def _level_counts(self, entities: Sequence[Untrained]) -> IntArray:
+        """Return the known ratings of each at each level, (B, K)."""
+        K = len(self._frequencies)
+        return np.array([np.bincount(one.known[1], minlength=K) for one in entities])
 
-    def _foldings(self, axis: Axis, *, mean_only: bool = False) -> dict[int, Folding]:
-        """What newcomers are folded into, by number of the side; those of whom nothing is known
-        into the mean of the trained alone."""
+    def _basis(self, axis: Axis, *, mean_only: bool = False) -> dict[int, ColumnBasis]:
+        """Return the basis of each component that has weights for this axis, by number."""
         key = axis, mean_only
-        if key not in self._folded:  # one thread makes it for all
-            with self._guard:
-                if key not in self._folded:
-                    self._folded[key] = self._made(axis, mean_only)
-        return self._folded[key]
+        if key not in self._bases:  # one thread computes it for all
+            with self._lock:
+                if key not in self._bases:
+                    counts = self._trained_on[axis].sum(1)
+                    found = {
+                        n: column_basis(self._components[n][1], counts, mean_only=mean_only)
+                        for n in self._learning(axis)
+                    }
+                    self._bases[key] = {n: one for n, one in found.items() if one is not None}
+        return self._bases[key]
 
-    def _made(self, axis: Axis, mean_only: bool) -> dict[int, Folding]:
-        sides = [n for n, reading in enumerate(self._readings) if reading.learns == axis]
-        counts = self._trained_on[axis].sum(1) if sides else np.empty(0, np.int64)
-        foldings = {
-            number: self._readings[number].folding(counts, mean_only=mean_only) for number in sides
-        }
-        return {number: folding for number, folding in foldings.items() if folding is not None}
+    def _variances(self, axis: Axis) -> FloatArray:
+        return np.concatenate([basis.variances for basis in self._basis(axis).values()])
 
-    def _solutions(self, news: Sequence[Newcomer]) -> list[FloatArray | None]:
-        """Coefficients z of each, all sides' together; None: nothing is known, or can be done."""
-        solutions: list[FloatArray | None] = []
-        for place, new in enumerate(news):
-            check_cancelled()
-            same = place > 0 and new.index == news[0].index
-            start = solutions[0] if same else None  # one rating less: not far
-            solutions.append(self._kept_solution(new) if new.whole else self._solution(new, start))
-        return solutions
+    # -- solutions ----------------------------------------------------------------------------
 
-    def _kept_solution(self, new: Newcomer) -> FloatArray | None:
-        key = new.axis, new.index
-        if key not in self._kept:  # two threads that come at once find the same
-            self._kept[key] = self._solution(new, None)
-        return self._kept[key]
+    def _solve_all(self, one: Untrained, variants: Sequence[Untrained]) -> list[Solution]:
+        """Return the solution of each variant; the whole entity's is where others start."""
+        start = self._solve(one) if len(variants) > 1 else None
+        return [
+            start if variant is one and len(variants) > 1 else self._solve(variant, start)
+            for variant in variants
+        ]
 
-    def _solution(self, new: Newcomer, start: FloatArray | None) -> FloatArray | None:
-        if not self._foldings(new.axis):
+    def _solve(self, one: Untrained, start: Solution = None) -> Solution:
+        key = one.axis, one.index
+        if not one.is_cached:
+            return self._solution(one, start)
+        if key not in self._solutions:  # two threads that come at once find the same
+            self._solutions[key] = self._solution(one, None)
+        return self._solutions[key]
+
+    def _solution(self, one: Untrained, start: Solution) -> Solution:
+        check_cancelled()
+        if not self._basis(one.axis):
             return None
-        if not len(new.known.levels):
-            alone = self._all_learn(new.axis)
-            return np.zeros(len(self._variances(new.axis))) if alone else None
-        some = _some_of(new.known)
-        others = some.columns.astype(np.int64)
-        parts = [new.ask(folding, others) for folding in self._foldings(new.axis).values()]
-        base = self._other_sides(new, others) + np.sum([part[..., 0] for part in parts], axis=0)
-        slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
-        return most_probable(base, slopes, some.levels, self._variances(new.axis), start)
+        if not len(one.known[1]):
+            alone = self._all_learn(one.axis)
+            return np.zeros(len(self._variances(one.axis))) if alone else None
+        columns, levels = _sample(one.known)
+        query = one.query(self._context, columns.astype(np.int64))
+        base, slopes = self._own_features(one.axis, query)
+        base = base + self._other_scores(one, query)
+        return most_probable(base, slopes, levels, self._variances(one.axis), start)
 
-    def _other_sides(self, new: Newcomer, others: IntArray) -> FloatArray:
-        """What sides that are not folded say of the known ratings, each without itself. (n, K)."""
-        total = np.zeros((len(others), len(self._frequencies)))
-        for number, reading in enumerate(self._readings):
-            if reading.learns == new.axis:
-                if number not in self._foldings(new.axis):
-                    rest = self._level_counts([new.without(int(other)) for other in others])
-                    total += self._rule(number, rest)
+    def _own_features(self, axis: Axis, query: Query) -> tuple[FloatArray, FloatArray]:
+        """Return features of known ratings, each without itself: (n, K) and (n, K, D)."""
+        parts = [self._features(one, n, query) for n, one in self._basis(axis).items()]
+        base = np.sum([part[..., 0] for part in parts], axis=0)
+        return base, np.concatenate([part[..., 1:] for part in parts], axis=2)
+
+    def _other_scores(self, one: Untrained, query: Query) -> FloatArray:
+        """Return scores of known ratings by components that are not folded in, (n, K)."""
+        total, K = np.zeros((len(query), len(self._frequencies))), len(self._frequencies)
+        _, others = query.entities(other_axis(one.axis))
+        for number, (component, scorer) in enumerate(self._components):
+            if component.learns == one.axis:
+                if number not in self._basis(one.axis):
+                    own = np.eye(K, dtype=int)[query.levels(one.axis)]
+                    counts = self._level_counts([one]) - own
+                    if query.left_out is not None:
+                        counts -= np.eye(K, dtype=int)[one.known[1][query.left_out]]
+                    total += self._rule(number, np.maximum(counts, 0))
                 continue
-            scores = new.ask(reading, others)
-            self._put_rule(number, new, others, scores)
+            axis = component.axis
+            assert axis is not None
+            scores = scored_once(query, axis, scorer.score_pairs)
+            if component.learns is not None:
+                untrained = np.flatnonzero(self.untrained(other_axis(one.axis), others))
+                scores[untrained] = self._rule_of_others(number, one, query.take(untrained))
             total += scores
         return total
 
-    def _put_rule(self, number: int, new: Newcomer, others: IntArray, scores: Array) -> None:
-        """Of cells of one with others (…, n, K): replace those of others without weights."""
-        blank = np.flatnonzero(self.untrained(other_axis(new.axis), others))
-        if len(blank) and self._readings[number].learns is not None:
-            both = [self.known(other_axis(new.axis), int(other)) for other in others[blank]]
-            rest = self._level_counts([one.without(new.index) for one in both])
-            scores[..., blank, :] = self._rule(number, rest)
+    def _rule_of_others(self, number: int, one: Untrained, query: Query) -> FloatArray:
+        """Return the rule's scores for the other entity of each pair, without the pair. (n, K)."""
+        axis, K = other_axis(one.axis), len(self._frequencies)
+        entities, which = query.entities(axis)
+        known = [(entities.ratings(n)[1], n) for n in which.tolist()]
+        counts = np.array([np.bincount(levels, minlength=K) for levels, _ in known])
+        counts = counts.reshape(len(query), K)
+        levels = query.levels(axis)
+        held = np.flatnonzero(levels >= 0)
+        counts[held, levels[held]] -= 1
+        return self._rule(number, counts)
 
-    # -- folding without each rating ------------------------------------------------------------
-
-    def _solutions_without_each(self, new: Newcomer) -> list[FloatArray | None]:
-        """The same of a user without each of more than FEW ratings.
+    def _solutions_without_each(self, one: Untrained, left_out: IntArray) -> list[Solution]:
+        """Return the solutions of a user without each of more than FEW ratings.
 
         All problems choose from the same ratings, the first MOST + 1 by hash: each lacks the one
         that is left out, or the last one if that is not among them.
         """
-        columns, levels = (part.astype(np.int64) for part in new.known)
-        foldings = self._foldings(new.axis)
-        start = self._solution(new, None)
+        start = self._solve(one)
         if start is None:
-            return [None] * len(columns)
-        chosen = _order(new.known)[: MOST + 1]
+            return [None] * len(left_out)
+        columns, levels = (part.astype(np.int64) for part in one.known)
+        chosen = _order(one.known)[: MOST + 1]
         last, chosen = chosen[-1], np.sort(chosen)
         lacking = np.full(len(columns), np.searchsorted(chosen, last))
         lacking[chosen] = np.arange(len(chosen))
         others = columns[chosen]
-        parts = [new.ask(folding, others) for folding in foldings.values()]
-        fixed = np.sum([part[..., 0] for part in parts], axis=0)
-        slopes = np.concatenate([part[..., 1:] for part in parts], axis=2)
-        solutions: list[FloatArray | None] = []
+        fixed, slopes = self._own_features(one.axis, one.query(self._context, others))
+        solutions: list[Solution] = []
         step = max(1, PIECE // fixed.size)
-        for first in range(0, len(columns), step):
+        for first in range(0, len(left_out), step):
             check_cancelled()
-            places = np.arange(first, min(first + step, len(columns)))
-            base = self._other_sides_without_each(new, places, chosen) + fixed  # (B, n, K)
+            places = left_out[first : first + step]
+            repeated = np.repeat(places, len(chosen))
+            query = one.query(self._context, np.tile(others, len(places)), left_out=repeated)
+            base = self._other_scores(one, query).reshape(len(places), *fixed.shape) + fixed
             solutions.extend(
                 most_probable_without_each(
                     np.ascontiguousarray(base.swapaxes(1, 2)),
                     slopes,
                     levels[chosen],
-                    self._variances(new.axis),
+                    self._variances(one.axis),
                     start,
                     lacking[places],
                 )
             )
         return solutions
 
-    def _other_sides_without_each(
-        self, new: Newcomer, left_out: IntArray, chosen: IntArray
-    ) -> FloatArray:
-        """As `_other_sides` of the chosen ratings, without each of some more: (B, n, K).
 
-        Both are places among the user's ratings.
-        """
-        columns, levels = (part.astype(np.int64) for part in new.known)
-        K = len(self._frequencies)
-        total = np.zeros((len(left_out), len(chosen), K))
-        for number, reading in enumerate(self._readings):
-            if reading.learns == new.axis:
-                if number not in self._foldings(new.axis):
-                    own = np.eye(K, dtype=int)[levels]
-                    rest = own.sum(0) - own[left_out][:, None] - own[chosen]
-                    total += self._rule(number, np.maximum(rest, 0))
-                continue
-            who = Who(new.index, new.known)
-            scores = reading.person_without(who, columns[left_out], columns[chosen])
-            self._put_rule(number, new, columns[chosen], scores)
-            total += scores
-        return total
-
-    def _variances(self, axis: Axis) -> FloatArray:
-        return np.concatenate([folding.variances for folding in self._foldings(axis).values()])
-
-    def _weights(
-        self, number: int, axis: Axis, found: Sequence[FloatArray | None], counts: IntArray
-    ) -> FloatArray:
-        """What multiplies the features of one side: 1, and its part of each z. (B, 1 + D)."""
-        sizes = {n: len(one.variances) for n, one in self._foldings(axis).items()}
-        begin = sum(size for n, size in sizes.items() if n < number)
-        weights = np.zeros((len(found), 1 + sizes[number]))
-        weights[:, 0] = 1.0
-        for row, z, n in zip(weights, found, counts.sum(1).tolist(), strict=True):
-            if z is not None:
-                row[1:] = z[begin : begin + sizes[number]] * (n / (n + SHRINK))
-        return weights
+def scored_once(query: Query, axis: Axis, score: Callable[[Pairs], Array]) -> Array:
+    """Score pairs; where rows are items, pairs that differ only in `left_out` are scored once."""
+    if axis == "user" or query.left_out is None:
+        return score(query.pairs(axis))
+    keys = query.user * len(query.items) + query.item
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return np.asarray(score(query.take(first).pairs(axis))[which])
 
 
-def _some_of(known: Row) -> Row:
+def _sample(known: KnownRatings) -> KnownRatings:
     """At most MOST of the ratings: the same in any order, and but for one without one of them."""
-    if len(known.columns) <= MOST:
+    if len(known[0]) <= MOST:
         return known
     chosen = np.sort(_order(known)[:MOST])
-    return Row(known.columns[chosen], known.levels[chosen])
+    return known[0][chosen], known[1][chosen]
 
 
-def _order(known: Row) -> IntArray:
+def _order(known: KnownRatings) -> IntArray:
     """The order by hash in which ratings are chosen."""
-    keys = known.columns.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
+    keys = known[0].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # well mixed, and wraps
     return np.argsort(keys, kind="stable")
 
 
-def _scores(features: Array, weights: FloatArray, which: IntArray) -> FloatArray:
+def _combined(features: Array, weights: FloatArray, which: IntArray) -> FloatArray:
     """Features (n, K, 1 + D) times the weights (B, 1 + D) that belong to each. Returns (n, K)."""
     weights = weights.astype(features.dtype)
     if len(weights) == 1:
-        return np.asarray(np.einsum("nkd,d->nk", features, weights[0]))
-    return np.asarray(np.einsum("nkd,nd->nk", features, weights[which]))
+        return np.asarray(np.einsum("nkd,d->nk", features, weights[0]), np.float64)
+    return np.asarray(np.einsum("nkd,nd->nk", features, weights[which]), np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
-from cfnade.components.base import Row, What, Who
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, IdIndex
+from cfnade.inference.query import Entities
+from cfnade.utils.text import option
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,9 +40,14 @@ class UserHistory:
     def __len__(self) -> int:
         return len(self.items)
 
-    def who(self) -> Who:
-        """As the scorer knows them."""
-        return Who(self.user, Row(self.items, self.levels))
+
+def check_users(users: Any, history: Any, histories: Any = None) -> None:
+    """Check that a question is about known users, a new one, or several new ones."""
+    given = sum(one is not None for one in (users, history, histories))
+    if given == 0:
+        raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
+    if given > 1:
+        raise PredictionError("give either users or a history, not both")
 
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | UserHistory
@@ -70,9 +77,16 @@ def parse_history(history: Any, items: Catalog, scale: Scale) -> UserHistory:
     return UserHistory(indices[met].astype(np.int32), levels[met], unknown)
 
 
+def user_entities(histories: Sequence[UserHistory], context: Dataset) -> Entities:
+    """Return the users of these histories, as queries have them."""
+    ratings = [(one.items, one.levels) for one in histories]
+    users, K = [one.user for one in histories], len(context.scale)
+    return Entities.of_histories(users, ratings, context.n_items, K)
+
+
 def parse_new_items(
     given: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
-) -> dict[Any, What]:
+) -> dict[Any, Entities]:
     """Check them and look up their users."""
     if given is None:
         return {}
@@ -86,7 +100,7 @@ def parse_new_items(
     }
 
 
-def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale: Scale) -> What:
+def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale: Scale) -> Entities:
     if catalog.certain(name) is not None:
         raise PredictionError(
             f"new_items: {name!r} is an item that the model knows; leave it out, or give it "
@@ -110,7 +124,7 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
         raise PredictionError(
             f"new_items: user {twice!r} rated {name!r} more than once; give one rating of each user"
         )
-    return What(-1, Row(indices.astype(np.int32), levels))
+    return Entities.of_histories([-1], [(indices, levels)], len(users.table), len(scale))
 
 
 # -- ratings beside ids ---------------------------------------------------------------------------

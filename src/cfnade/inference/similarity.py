@@ -7,7 +7,6 @@ import polars as pl
 
 from cfnade._typing import IntArray
 from cfnade.components import Axis
-from cfnade.components.base import Row
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit import InteractionModel, InteractionRows
@@ -68,8 +67,8 @@ def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
 
 def lifts(model: InteractionModel, item: int) -> tuple[ScoreArray, ScoreArray]:
     """Return log p(i | item) and log p(i | nothing) of every item, both (M,)."""
-    row = Row(np.array([item], np.int32), np.zeros(1, np.uint8))
-    rows = InteractionRows.from_histories([row], model.n_items)
+    columns, weights = np.array([item], np.int32), np.ones(1, np.float32)
+    rows = InteractionRows(np.array([0, 1]), columns, weights, model.n_items)
     return model.log_probabilities(rows)[0], model.base_log_probabilities
 
 
@@ -94,7 +93,7 @@ def _frame(scorer: Scorer, item: int, score: ScoreArray, shown: FloatArray, n: i
             "rank": 1 + np.arange(len(order)),
             **item_columns(scorer.fitted.context, order),
             "similarity": shown[order],
-            "known_of_item": scorer.known_of("item", order),
+            "n_item_ratings": scorer.known_of("item", order),
         }
     )
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import What, Who
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import UserHistory
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.query import Entities
 from cfnade.server.errors import ApiError
 from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
 from cfnade.utils.cancellation import check_cancelled
@@ -32,9 +32,9 @@ class ResolvedUser(NamedTuple):
     history: UserHistory | None
     ignored: list[Any]
 
-    def known(self, predictor: Predictor) -> Who:
+    def as_known(self, predictor: Predictor) -> Entities:
         """Return the user by index, with their ratings."""
-        return predictor.who(self.user) if self.history is None else self.history.who()
+        return predictor.user_entities(self.user, history=self.history)
 
 
 def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
@@ -42,8 +42,10 @@ def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
     if query.user_id is not None:
         return _training_user(predictor, query.user_id)
     if (query.ratings is None) == predictor.fitted.rates:
-        given, wanted = ("interactions", "ratings")[:: 1 if query.ratings is None else -1]
-        raise ApiError(422, f"{given}: this model knows {wanted} only; give {wanted}", field=given)
+        field, other_field = ("interactions", "ratings")[:: 1 if query.ratings is None else -1]
+        raise ApiError(
+            422, f"{field}: this model knows {other_field} only; give {other_field}", field=field
+        )
     if query.ratings is not None:
         names, levels = item_names(query.ratings), rating_levels(predictor, query.ratings)
         return _new_user(predictor, names, levels, query.ratings, "ratings")
@@ -136,7 +138,7 @@ def known_ids(
     return known, [item for item, index in indices.items() if index is None]
 
 
-def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | str, What]:
+def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | str, Entities]:
     """Return new items by the names that the request gives them."""
     ratings: dict[int | str, Any] = {}
     for position, new in enumerate(items):
@@ -171,7 +173,7 @@ def _item_name(entry: RatingEntry, position: int) -> int | str:
 
 def rating_levels(predictor: Predictor, ratings: Sequence[RatingEntry]) -> LevelArray:
     """Return ratings as levels of the scale, on which they must be."""
-    levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
+    levels, on_scale = predictor.scale.levels_of(np.array([entry["rating"] for entry in ratings]))
     if not on_scale.all():
         position = int(np.argmin(on_scale))
         field = f"ratings[{position}].rating"
@@ -261,13 +263,15 @@ def _stored_history(
 ) -> UserHistory:
     """Return ratings of known items on the model's scale; of an implicit model, all items."""
     rates = predictor.fitted.rates
-    current = [one for one in ratings if not rates or one.rating is not None]
-    indices = np.array([id_index(predictor.items, one.item_id) for one in current], np.int64)
+    current = [rating for rating in ratings if not rates or rating.rating is not None]
+    indices = np.array([id_index(predictor.items, stored.item_id) for stored in current], np.int64)
     if rates:
-        values = np.array([one.rating for one in current], np.float64)
+        values = np.array([stored.rating for stored in current], np.float64)
         levels, on_scale = predictor.scale.levels_of(values)
     else:
         levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)
     used = np.flatnonzero((indices >= 0) & on_scale)
-    unknown = tuple(one.item_id for one, index in zip(current, indices, strict=True) if index < 0)
+    unknown = tuple(
+        stored.item_id for stored, index in zip(current, indices, strict=True) if index < 0
+    )
     return UserHistory(indices[used].astype(np.int32), levels[used], unknown, user)

@@ -16,12 +16,11 @@ import numpy.typing as npt
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.calibration.per_user import LevelPreferences
-from cfnade.components.base import Row, Who
-from cfnade.components.row_states import as_ratings
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.evaluation.rating_metrics import calibration_error, nll, rmse
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Entities, KnownRatings, Query
 from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
@@ -86,28 +85,31 @@ def predict_known_users(model: FittedModel, valid: Dataset) -> Predictions:
     """Return predictions of the validation ratings, given the whole context."""
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
     probabilities = Scorer(model).probabilities(users, items, valid.times)
-    preferences = LevelPreferences(model).for_pairs(users, items)
+    preferences = LevelPreferences(model).for_query(Query.of_pairs(model.context, users, items))
     return Predictions(probabilities, valid.levels, preferences)
 
 
 def predict_as_new_users(model: FittedModel, valid: Dataset, *, seed: int) -> Predictions:
     """Return predictions of validation ratings, given a few of each user's ratings."""
-    scorer, rows = Scorer(model), valid.rows("user")
-    users, parts = list[Who](), [np.empty(0, np.int64)]
+    rows = valid.rows("user")
+    stored = Entities.of_dataset(model.context, "user")
+    histories, parts = list[KnownRatings](), [np.empty(0, np.int64)]
     for user in sample_users(valid, seed).tolist():
         entries = np.arange(rows.offsets[user], rows.offsets[user + 1])
-        for row in short_histories(scorer.person(user).rated, user, seed):
-            users.append(Who(-1, row))
+        for history in short_histories(stored.ratings(user), user, seed):
+            histories.append(history)
             parts.append(entries)
-    user_numbers = np.repeat(np.arange(len(users)), [len(entries) for entries in parts[1:]])
+    user_numbers = np.repeat(np.arange(len(histories)), [len(entries) for entries in parts[1:]])
     entries = np.concatenate(parts)
     items, levels = rows.columns[entries].astype(np.int64), rows.levels[entries]
-    if not users:
+    if not histories:
         K = len(valid.scale)
         return Predictions(np.empty((0, K)), levels, np.empty((0, K)))
-    histories = as_ratings([user.rated for user in users])
-    preferences = LevelPreferences(model).for_rows(histories, user_numbers, items)
-    return Predictions(scorer.of_people(users, user_numbers, items), levels, preferences)
+    new, n_items, K = [-1] * len(histories), model.context.n_items, len(valid.scale)
+    users = Entities.of_histories(new, histories, n_items, K)
+    query = Query.of_users(model.context, users, user_numbers, items)
+    preferences = LevelPreferences(model).for_query(query)
+    return Predictions(Scorer(model).rating_probabilities(query), levels, preferences)
 
 
 def sample_users(valid: Dataset, seed: int) -> IntArray:
@@ -116,12 +118,12 @@ def sample_users(valid: Dataset, seed: int) -> IntArray:
     return np.sort(np.random.default_rng((seed, 0)).permutation(users)[:MAX_NEW_USERS])
 
 
-def short_histories(history: Row, user: int, seed: int) -> Iterator[Row]:
+def short_histories(history: KnownRatings, user: int, seed: int) -> Iterator[KnownRatings]:
     """Yield nested samples of a user's ratings, of each size below the whole."""
-    order = np.random.default_rng((seed, 1, user)).permutation(len(history.levels))
+    order = np.random.default_rng((seed, 1, user)).permutation(len(history[1]))
     for size in HISTORY_SIZES:
         if size < len(order):
-            yield Row(history.columns[order[:size]], history.levels[order[:size]])
+            yield history[0][order[:size]], history[1][order[:size]]
 
 
 def mix_predictions(

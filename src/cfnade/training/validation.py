@@ -15,6 +15,7 @@ from cfnade.components.optimizers import network_arrays
 from cfnade.data.dataset import Dataset
 from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade.fitted_model import FittedModel
+from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 
 FloatArray = npt.NDArray[np.float64]
@@ -133,7 +134,9 @@ def _corrections(
 ) -> FloatArray:
     """Return c of cells, (n,): what a gain of 1 adds from one level to the next."""
     _set_gain(component, 1.0, 0.0)
-    scores = component.reading(model.context).cells(users, items, None)
+    query = Query.of_pairs(model.context, users, items)
+    axis = component.axis or "user"
+    scores = component.scorer(query.entities(axis)[0].rows).score_pairs(query.pairs(axis))
     _set_gain(component, 0.0, 0.0)
     return np.asarray(scores[:, 1], np.float64)
 
