@@ -153,7 +153,7 @@ def test_given_parameters_replace_those_of_the_recipe() -> None:
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
-    """Lines of the table in docs/python.md such as | `epochs` | `50` | … |."""
+    """Lines of the table in docs/reference/python.md such as | `epochs` | `50` | … |."""
     text = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
     text = text[text.index("| argument | default |") :].split("\n\n")[0]
     found: dict[str, str] = {}

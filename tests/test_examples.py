@@ -101,7 +101,7 @@ def test_the_code_on_the_page_about_python_runs(
     assert len(blocks) >= 5
     known: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "docs/python.md", "exec"), known)
+        exec(compile(block, "docs/reference/python.md", "exec"), known)
     assert number(r"RMSE ([\d.]+)", capsys.readouterr().out) > 0
 
 

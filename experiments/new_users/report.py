@@ -1,4 +1,4 @@
-"""Write the section of docs/new_users.md about accuracy from results/new_users.jsonl.
+"""Write the section of docs/results/new-users.md about accuracy from results/new_users.jsonl.
 
 python -m experiments.new_users.report
 """

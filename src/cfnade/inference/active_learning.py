@@ -1,6 +1,6 @@
 """What to ask next: the items whose ratings would tell most of a person.
 
-What is known of a person is a Gaussian (docs/ridge.md), and how much a rating adds to it does not
+What is known of a person is a Gaussian (docs/concepts/components.md), and how much a rating adds to it does not
 depend on what it says: its precision grows by the same matrix at every level. So what an answer
 would leave unknown can be calculated exactly before it is given. That somebody can answer at all is
 as likely as it was among the people of the training data.
