@@ -155,7 +155,7 @@ def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
     user = resolve_user(predictor, query)
     found = find_items(predictor, query.exclude_items or [])
     excluded = np.array([index for index in found.values() if index is not None], np.int64)
-    questions = predictor.interview.questions(user.known(predictor), query.n, excluded)
+    questions = predictor.interview.questions(user.as_known(predictor), query.n, excluded)
     rows = zip(catalog_rows(model, questions.items), questions.reductions.tolist(), strict=True)
     return {
         "items": [row | {"uncertainty_reduction": _or_null(by)} for row, by in rows],

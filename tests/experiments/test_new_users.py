@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import pytest
 from cfnade import synthetic
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import split
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.new_users import kept, recipes_for
-from benchmarks.new_users_goals import GOALS, goals, musts
-from benchmarks.new_users_panel import (
+from experiments.new_users.__main__ import kept, recipes_for
+from experiments.new_users.baselines import ALS, MEANS, ItemMeans, discretised
+from experiments.new_users.goals import GOALS, goals, musts
+from experiments.new_users.panel import (
     ALL,
     FEW,
     FEWEST,
@@ -32,8 +29,7 @@ from benchmarks.new_users_panel import (
     gaps,
     panel,
 )
-from benchmarks.new_users_report import BEGIN, END, section, write_section
-from benchmarks.new_users_rivals import ALS, MEANS, ItemMeans, discretised
+from experiments.new_users.report import BEGIN, END, section, write_section
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.new_users_panel import GIVEN
-from benchmarks.new_users_rivals import MEANS
+from experiments.new_users.baselines import MEANS
+from experiments.new_users.panel import GIVEN
 
 MARGIN = 0.01
 GOALS: dict[str, tuple[int, dict[str, float]]] = {

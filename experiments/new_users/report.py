@@ -1,42 +1,35 @@
-"""The section of docs/new_users.md about new users, made from results/new_users-*.json.
+"""Write the section of docs/new_users.md about accuracy from results/new_users.jsonl.
 
-    python benchmarks/new_users_report.py
-
-No figure in it is typed by hand.
+python -m experiments.new_users.report
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.common import RESULTS
-from benchmarks.new_users_goals import GOALS, Must, averaged, goals, musts
-from benchmarks.new_users_panel import FEWEST, FEWEST_OF_MANY, GIVEN, MANY, MOST
+from cfnade_baselines.results_file import ResultsFile
+from experiments.new_users.goals import GOALS, Must, averaged, goals, musts
+from experiments.new_users.panel import FEWEST, FEWEST_OF_MANY, GIVEN, MANY, MOST
+from experiments.runner import RESULTS
+from experiments.tables import markdown_table
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "new_users.md"
-NAME = "new_users-{}.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "new_users.md"
+RECORDS = ResultsFile(RESULTS / "new_users.jsonl", ("name",))
 
 
 def save(record: dict[str, Any]) -> None:
     """Keep what was found on a data set, in place of what was found before."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / NAME.format(record["data"])
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    RECORDS.add({"name": record["data"]} | record)
 
 
 def records() -> list[dict[str, Any]]:
     """All that is kept, the data set with most ratings first."""
-    found = [json.loads(path.read_text()) for path in RESULTS.glob(NAME.format("*"))]
-    return sorted(found, key=lambda record: -record["runs"][0]["asked"][0])
+    return sorted(RECORDS.records(), key=lambda record: -record["runs"][0]["asked"][0])
 
 
 def recorded_runs() -> list[dict[str, Any]]:
@@ -63,7 +56,7 @@ def section(records: list[dict[str, Any]]) -> str:
     for record in records:
         parts += [f"### {record['data']}", _filled(_people(record)), tables(record)]
         parts.append(_filled(_origin(record)))
-    parts += ["To measure all of it again (the script says how to install LensKit):", _COMMAND]
+    parts += ["To measure all of it again:", _COMMAND]
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,12 +78,12 @@ _HOW = (
     "around the number, cut into levels, with width and our calibration fitted on the same "
     "training users, for each number given. The global mean's NLL is that of the training "
     "ratings' frequencies. Our calibration is fitted as always, on validation ratings of the "
-    "training users, asked from few and from all of their ratings. `benchmarks/results/` has the "
+    "training users, asked from few and from all of their ratings. `experiments/results/` has the "
     "settings chosen, and our RMSE less each rival's with standard errors.",
 )
 _COMMAND = (
-    "    python benchmarks/new_users.py ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1 "
-    "--lenskit-python PYTHON --save"
+    "    python -m experiments.new_users ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1 "
+    "--save"
 )
 
 
@@ -269,8 +262,7 @@ def _has_als(record: dict[str, Any]) -> bool:
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(head, lines).rstrip("\n")
 
 
 def _filled(text: str) -> str:

@@ -1,27 +1,19 @@
-"""People never seen in training: RMSE and NLL by the number of ratings given, beside rivals.
+"""Users who were not in training: RMSE and NLL by the number of ratings given, beside baselines.
 
-    python benchmarks/new_users.py ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1
-        --lenskit-python PYTHON --save
+    python -m experiments.new_users ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1 --save
 
-The split is "users:SEED:20": a tenth of the users held out whole, 20 ratings of each given in a
-fixed random order, the rest asked. What is asked is the same however many of the 20 are given. For
-50 given, and for nine tenths of all, more of the asked ratings are given and the rest asked. The
-rivals' settings are chosen on a tenth of the training users, held out in the same way.
+The split is "users:SEED:20": a tenth of the users are held out whole, 20 ratings of each are given
+in a fixed random order and the others predicted. These are the same for 0 to 20 ratings given. For
+50 given, and for nine tenths of all, more of them are given and the rest predicted. The options of
+the baselines are chosen on a tenth of the training users, held out in the same way.
 
---rivals FOLDER keeps the rivals' answers there and takes them from there the next time, so that a
-run with another model of ours need not wait for LensKit; a change of the rivals' code or of the
-split asks them again. --recorded takes the figures of the rivals, and of recipes that are not run
-now, from the record of the same split in results/ instead: what rivals answered is not known then,
-so our differences from them have no standard errors.
+--predictions FOLDER keeps the baselines' predictions and reuses them, so that a run with another
+model of ours does not wait for LensKit; a change of the baselines' code or of the split computes
+them again. --recorded takes the scores of the baselines, and of recipes that are not run, from the
+record of the same split instead; differences from them then have no standard errors.
 
---save keeps a record of each data set in results/ and renews docs/new_users.md; without it figures
-are only printed, as befits a seed for development.
-
-LensKit needs an older pandas, so it lives in an environment of its own, outside this folder:
-
-    python -m venv lenskit
-    lenskit/bin/pip install torch==2.13.0
-    lenskit/bin/pip install lenskit==2025.8.1 "pandas<3"
+--save adds a record per data set to results/new_users.jsonl and renews docs/new_users.md; without
+it, scores are only printed, as is right for a development seed.
 """
 
 from __future__ import annotations
@@ -30,7 +22,6 @@ import argparse
 import hashlib
 import pickle
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -40,22 +31,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.common import machine
-from benchmarks.new_users_panel import (
-    GIVEN,
-    MOST,
-    Answers,
-    FloatArray,
-    Panel,
-    Questions,
-    Seconds,
-    gaps,
-    panel,
-)
-from benchmarks.new_users_report import recorded_runs, save, tables, write_docs
-from benchmarks.new_users_rivals import global_mean, lenskit_als, shrunken_means
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.exceptions import CfnadeError
@@ -71,8 +47,21 @@ from cfnade.training.callbacks import PrintCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.train import train
+from experiments.new_users.baselines import global_mean, has_lenskit, lenskit_als, shrunken_means
+from experiments.new_users.panel import (
+    GIVEN,
+    MOST,
+    Answers,
+    FloatArray,
+    Panel,
+    Questions,
+    Seconds,
+    gaps,
+    panel,
+)
+from experiments.new_users.report import recorded_runs, save, tables, write_docs
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _Made = TypeVar("_Made")
 
 
@@ -171,7 +160,7 @@ def asked_now(
     test: Panel,
     at: dict[str, Any],
     *,
-    lenskit: str | None,
+    lenskit: bool,
     folder: Path | None,
     threads: int,
 ) -> Theirs:
@@ -181,11 +170,11 @@ def asked_now(
 
     def asked() -> tuple[list[Answers], dict[str, Any]]:
         found = [global_mean(test), shrunken_means(tried, test)]
-        if lenskit is not None:
-            found.append(lenskit_als(lenskit, tried, test, seed, threads))
+        if lenskit:
+            found.append(lenskit_als(tried, test, seed, threads))
         return found, at
 
-    own = f"{parts.fingerprint}-{threads}-{lenskit is not None}"
+    own = f"{parts.fingerprint}-{threads}-{lenskit}"
     answers, made_at = asked() if folder is None else kept(folder, own, asked)
     return Theirs([one.scores(test) for one in answers], answers, {}, tried.people, made_at)
 
@@ -203,30 +192,14 @@ def kept(folder: Path, name: str, make: Callable[[], _Made]) -> _Made:
     return made
 
 
-_RIVALS_CODE = ("new_users_panel.py", "new_users_rivals.py", "lenskit_als.py")
+_RIVALS_CODE = ("panel.py", "baselines.py")
 
 
 def started(threads: int) -> dict[str, Any]:
     """Machine and commit, asked before the run: the source may change while it lasts."""
-    asked = ["git", "status", "--porcelain", "--", "src", "benchmarks/*.py"]
+    asked = ["git", "status", "--porcelain", "--", "src", "experiments/new_users/*.py"]
     changed = subprocess.run(asked, capture_output=True, text=True, cwd=_ROOT, check=False).stdout
     return machine(threads) | {"uncommitted": bool(changed)}
-
-
-def lenskit_found(python: str | None) -> str | None:
-    """The interpreter if it can import LensKit; otherwise a line says what to install."""
-    if python is not None:
-        asked = subprocess.run([python, "-c", "import lenskit"], capture_output=True, check=False)
-        if asked.returncode == 0:
-            return python
-    print(f"LensKit is left out: {python or '--lenskit-python'} {_INSTALL}")
-    return None
-
-
-_INSTALL = (
-    "must be a Python with lenskit==2025.8.1; make one with the three commands at the top of "
-    "benchmarks/new_users.py"
-)
 
 
 def recipes_for(data: str, named: list[str]) -> list[Recipe]:
@@ -246,8 +219,7 @@ def arguments() -> argparse.Namespace:
         "--recipes", nargs="+", default=[], help="recipes or TOML files, in place of the usual one"
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="a split for each")
-    parser.add_argument("--lenskit-python", help="Python of an environment with LensKit")
-    parser.add_argument("--rivals", type=Path, help="folder that keeps the rivals' answers")
+    parser.add_argument("--predictions", type=Path, help="folder of the baselines' predictions")
     parser.add_argument(
         "--recorded", action="store_true", help="take what is not run now from results/"
     )
@@ -264,8 +236,8 @@ def main() -> None:
         raise SystemExit(f"--recipes: {error}") from error
     rivals: Rivals = partial(from_record, runs=recorded_runs())  # before any of them is replaced
     if not given.recorded:
-        lenskit = lenskit_found(given.lenskit_python)
-        rivals = partial(asked_now, lenskit=lenskit, folder=given.rivals, threads=given.threads)
+        folder, lenskit = given.predictions, has_lenskit()
+        rivals = partial(asked_now, lenskit=lenskit, folder=folder, threads=given.threads)
     torch.set_num_threads(given.threads)
     compile_kernels()
     for data, recipes in chosen.items():

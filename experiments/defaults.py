@@ -1,9 +1,9 @@
 """A file and no settings: `CFNADE().fit(ratings)` beside rivals, with their defaults and tuned.
 
-    python benchmarks/defaults.py --workers 2            # all that is not in results/ yet
-    python benchmarks/defaults.py filmtrust --seeds 0 1 2
-    python benchmarks/defaults.py --again cfnade bfm     # these once more, the others as they were
-    python benchmarks/defaults.py --report               # only docs/defaults.md
+    python -m experiments.defaults --workers 2           # all that has no record yet
+    python -m experiments.defaults filmtrust --seeds 0 1 2
+    python -m experiments.defaults --again cfnade bfm     # these once more, the others as they were
+    python -m experiments.defaults --report               # only docs/defaults.md
 
 Each set is cut by "paper:SEED". A rival that is tuned takes the settings that are best on the
 validation part, and is then fitted again to training and validation ratings together; with its
@@ -17,7 +17,6 @@ Seconds are CPU seconds on one thread, those of the search included where there 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -30,19 +29,19 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.common import RESULTS, machine
-from benchmarks.defaults_report import write_docs
-from benchmarks.new_users_rivals import discretised
+from benchmarks.common import machine
 from cfnade import CFNADE, Dataset
 from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade_baselines.registry import create
+from cfnade_baselines.results_file import Record, ResultsFile
+from experiments.defaults_report import write_docs
+from experiments.new_users.baselines import discretised
+from experiments.runner import RESULTS
 
-FOLDER = RESULTS / "defaults"
+RECORDS = ResultsFile(RESULTS / "defaults.jsonl", ("name", "seed"))
 SETS: dict[str, dict[str, Any]] = {
     "filmtrust": {"data": "other/filmtrust.txt.xz", "duplicates": "last"},
     "douban": {"data": "other/douban.csv.xz"},
@@ -64,12 +63,12 @@ SHAPES: dict[str, tuple[int, int, int, int, str]] = {
 
 TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
     "means": {"item_shrinkage": (1.0, 5.0, 20.0), "user_shrinkage": (1.0, 5.0, 20.0)},
-    "svd": {"factors": (10, 100), "epochs": (20, 60), "regularisation": (0.02, 0.1)},
-    "biasmf": {"factors": (10, 100), "epochs": (20, 40, 60), "regularisation": (0.05, 0.1, 0.15)},
-    "bfm": {"rank": (4, 8, 16), "iterations": (200,), "kept": (170,)},
+    "svd": {"factors": (10, 100), "epochs": (20, 60), "regularization": (0.02, 0.1)},
+    "biasmf": {"factors": (10, 100), "epochs": (20, 40, 60), "regularization": (0.05, 0.1, 0.15)},
+    "bfm": {"rank": (4, 8, 16), "iterations": (200,), "kept_samples": (170,)},
 }
 """What each rival is tuned over."""
-LARGE = {"bfm": {"rank": (16, 32), "iterations": (200,), "kept": (170,)}}
+LARGE = {"bfm": {"rank": (16, 32), "iterations": (200,), "kept_samples": (170,)}}
 """The same for a million ratings, where smaller ranks are known to be worse."""
 
 
@@ -142,20 +141,20 @@ def _predicted(fitted: Any, asked: Dataset) -> Any:
     return np.clip(fitted.predict(*cells), stars[0], stars[-1])
 
 
-def _record(name: str, seed: int) -> Path:
-    return FOLDER / f"{name.replace(' ', '-')}-{seed}.json"
+def _record(name: str, seed: int) -> Record | None:
+    return RECORDS.find({"name": name, "seed": seed})
 
 
 def _one(name: str, seed: int) -> None:
     """All of one split, in this process."""
     found = {"data": name, "seed": seed, "rows": list(rows(name, seed)), **machine(1)}
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    _record(name, seed).write_text(json.dumps(found, indent=1) + "\n")
+    RECORDS.add({"name": name} | found)
 
 
 def _again(name: str, seed: int, models: list[str]) -> None:
     """The rows of these models anew; the others' rows and the commit that they are of stay."""
-    record, parts = json.loads(_record(name, seed).read_text()), parts_of(name, seed)[0]
+    record, parts = _record(name, seed), parts_of(name, seed)[0]
+    assert record is not None
     made_by = {"commit": machine(1)["commit"]}
 
     def anew(row: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def _again(name: str, seed: int, models: list[str]) -> None:
         return rival(row["model"], parts, seed, tuned=row["tuned"]) | made_by
 
     record["rows"] = [anew(row) if row["model"] in models else row for row in record["rows"]]
-    _record(name, seed).write_text(json.dumps(record, indent=1) + "\n")
+    RECORDS.add(record)
 
 
 def main() -> None:
@@ -185,17 +184,25 @@ def main() -> None:
         return
     if not asked.report:
         kept = bool(asked.again)
-        todo = [(n, s) for s in asked.seeds for n in names if _record(n, s).exists() == kept]
+        todo = [(n, s) for s in asked.seeds for n in names if (_record(n, s) is not None) == kept]
 
         def start(job: tuple[str, int]) -> None:
-            own = [sys.executable, __file__, job[0], "--seeds", str(job[1]), "--here"]
+            own = [
+                sys.executable,
+                "-m",
+                "experiments.defaults",
+                job[0],
+                "--seeds",
+                str(job[1]),
+                "--here",
+            ]
             own += ["--again", *asked.again] if kept else []
             done = subprocess.run(own, check=False)
             print(*job, "done" if done.returncode == 0 else "FAILED", flush=True)
 
         with ThreadPoolExecutor(asked.workers) as pool:
             list(pool.map(start, todo))
-    write_docs(FOLDER, [*SETS], [*SHAPES])
+    write_docs(RECORDS.records(), [*SETS], [*SHAPES])
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
-"""The tables of docs/defaults.md, from the records of benchmarks/defaults.py."""
+"""The tables of docs/defaults.md, from the records of defaults.py."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.new_users_report import write_section
+from experiments.new_users.report import write_section
+from experiments.tables import markdown_table
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "defaults.md"
 _COLUMNS = [
@@ -27,9 +24,8 @@ _COLUMNS = [
 _TITLES = {"means": "means", "svd": "SVD", "biasmf": "BiasMF", "bfm": "myFM"}
 
 
-def write_docs(folder: Path, sets: list[str], shapes: list[str]) -> None:
-    """The page, from what is there."""
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+def write_docs(records: list[dict[str, Any]], sets: list[str], shapes: list[str]) -> None:
+    """Write the tables of the page."""
     if records:
         write_section(_DOCS, _section(records, sets, shapes))
 
@@ -49,12 +45,12 @@ def _table(records: list[dict[str, Any]], names: list[str], measure: str) -> str
     head += ["cfnade", "cfnade − best", "of commit"]
     if measure == "rmse":
         head.append("best reachable")
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines = []
     for name in names:
         own = [record for record in records if record["data"] == name]
         if own:
-            lines.append("| " + " | ".join(_line(name, own, measure)) + " |")
-    return "\n".join(lines) + "\n"
+            lines.append(_line(name, own, measure))
+    return markdown_table(head, lines)
 
 
 def _line(name: str, own: list[dict[str, Any]], measure: str) -> list[str]:

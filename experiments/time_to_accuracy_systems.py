@@ -1,9 +1,9 @@
 """One entrant of the race: trains, is scored again and again, and prints a JSON line each time.
 
-    PYTHON benchmarks/race_entrants.py ENTRANT FOLDER
+    python experiments/time_to_accuracy_systems.py ENTRANT FOLDER
 
-FOLDER holds ENTRANT.json and, for systems of others, ratings.npz, as race.py writes them. They run
-in environments of their own, so nothing of cfnade is imported for them. The clock starts when the
+FOLDER holds ENTRANT.json and, for systems of others, ratings.npz, as time_to_accuracy.py writes
+them. The clock starts when the
 data is in memory and everything is compiled, and stands still while predictions are scored.
 """
 
@@ -214,7 +214,7 @@ def myfm(job: dict[str, Any], watch: Watch) -> None:
 
 
 class _Ratings:
-    """What race.py hands to the systems of others."""
+    """The ratings that time_to_accuracy.py writes for other systems."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         found = np.load(Path(job["folder"]) / "ratings.npz")

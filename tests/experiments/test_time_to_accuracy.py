@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from experiments.time_to_accuracy import TARGETS, gathered, markdown
+from experiments.time_to_accuracy_systems import PATIENCE, Watch, _Ratings
 
-from benchmarks.race import TARGETS, gathered
-from benchmarks.race_entrants import PATIENCE, Watch, _Ratings
-from benchmarks.report import _race
-
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "race_entrants.py"
+SCRIPT = Path(__file__).parents[2] / "experiments" / "time_to_accuracy_systems.py"
 
 
 def job(folder: Path, **other: Any) -> dict[str, Any]:
@@ -72,7 +69,7 @@ def test_the_table_says_what_was_reached_and_with_what_set_up() -> None:
     entrants = [gathered("cornac", {"k": 3}, lines((2.0, 0.84), (7.0, 0.838)))]
     where = {"cpu": "c", "threads": 2, "cores": 2, "date": "2026", "commit": "a", "load": 0}
     found = {"machine": where, "data": "ml-1m", "split": "authors:1234", "seed": 1}
-    text = _race(found | {"targets": [f"{t:.4f}" for t in TARGETS], "entrants": entrants})
+    text = markdown(found | {"targets": [f"{t:.4f}" for t in TARGETS], "entrants": entrants})
     row = "| k 3 | 2.0 s (6.5 s) | not reached | not reached | not reached | 0.8380, 7 s |"
     assert row in text
 

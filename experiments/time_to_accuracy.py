@@ -1,7 +1,6 @@
 """Seconds to a test RMSE: our joint model, our start, Cornac's MF with biases and myFM.
 
-    python benchmarks/race.py [--data ml-1m] [--split authors:1234] [--threads 2] [--only ours]
-        [--cornac-python PATH] [--myfm-python PATH]
+    python -m experiments.time_to_accuracy [--split authors:1234] [--threads 2] [--only ours]
 
 All train on the train and validation parts and are scored on the test part whenever they have done
 a pass or drawn a sample. The curve is read for its times alone: nothing is chosen by it, and no
@@ -24,10 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks.common import FOLDER, machine, save
+from benchmarks.common import machine
 from cfnade.data.load import load_split
+from cfnade_baselines.results_file import ResultsFile
+from experiments.runner import FOLDER, RESULTS
+from experiments.tables import markdown_table
 
 TARGETS = (0.8410, 0.8333, 0.8250, 0.8175)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def write_job(folder: Path, name: str, given: argparse.Namespace) -> None:
 
 
 def write_ratings(folder: Path, given: argparse.Namespace) -> None:
-    """The ratings as plain arrays, for environments without cfnade."""
+    """Write the ratings as plain arrays, so that the other systems do not import cfnade."""
     split = load_split(given.data, given.split)
     known, asked = split.train, split.valid
     if given.part == "test":
@@ -79,10 +79,10 @@ def write_ratings(folder: Path, given: argparse.Namespace) -> None:
     )
 
 
-def run(name: str, python: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+def run(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Let one entrant race in a process of its own. Returns what it printed, gathered."""
     write_job(folder, name, given)
-    command = [python, str(FOLDER / "race_entrants.py"), name, str(folder)]
+    command = [sys.executable, str(FOLDER / "time_to_accuracy_systems.py"), name, str(folder)]
     threads = str(given.threads)
     environment = os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     lines = []
@@ -120,6 +120,40 @@ def gathered(name: str, settings: dict[str, Any], lines: list[dict[str, Any]]) -
     }
 
 
+def markdown(found: dict[str, Any]) -> str:
+    """Return the section of README.md."""
+
+    def cell(entrant: dict[str, Any], target: str) -> str:
+        seconds = entrant["first_s"][target]
+        if seconds is None:
+            return "not reached"
+        return f"{seconds:.1f} s ({seconds + entrant['load_s'] + entrant['prepare_s']:.1f} s)"
+
+    lines = [
+        [e["title"], ", ".join(f"{name} {value}" for name, value in e["settings"].items())]
+        + [cell(e, target) for target in found["targets"]]
+        + [f"{e['lowest']:.4f}, {e['curve'][-1][0]:.0f} s"]
+        for e in found["entrants"]
+    ]
+    head = ["system", "settings", *found["targets"], "lowest read, end"]
+    return (
+        "## Seconds to a test RMSE\n\n`python -m experiments.time_to_accuracy`\n\n"
+        f"{_machine(found['machine'])}\n\n{markdown_table(head, lines)}\n"
+        f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
+        "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
+        "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
+        "stands still while scoring; in parentheses with loading, imports and compilation. The "
+        "curve is read for its times alone.\n"
+    )
+
+
+def _machine(found: dict[str, Any]) -> str:
+    return (
+        f"{found['cpu']}, {found['threads']} threads of {found['cores']} cores, "
+        f"{found['date'][:10]}, commit {found['commit']}, load {found['load']} at the end."
+    )
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default="ml-1m", help="a name or path that cfnade loads")
@@ -129,8 +163,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds of each entrant")
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
-    parser.add_argument("--cornac-python", default=sys.executable, help="of its environment")
-    parser.add_argument("--myfm-python", default=sys.executable, help="of its environment")
     parser.add_argument(
         "--settings", type=json.loads, default={}, help='JSON in place of ours: {"myfm": {…}}'
     )
@@ -141,16 +173,15 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    pythons = {"cornac": given.cornac_python, "myfm": given.myfm_python}
     with tempfile.TemporaryDirectory() as made:
         write_ratings(Path(made), given)
-        found = [
-            run(name, pythons.get(name, sys.executable), Path(made), given) for name in given.only
-        ]
+        found = [run(name, Path(made), given) for name in given.only]
     result = {"machine": machine(given.threads), "data": given.data, "split": given.split}
     result |= {"seed": given.seed, "targets": [f"{target:.4f}" for target in TARGETS]}
     if given.part == "test" and set(given.only) == set(SETTINGS):
-        save("race", result | {"entrants": found})
+        record = {"name": given.data} | result | {"entrants": found}
+        ResultsFile(RESULTS / "time_to_accuracy.jsonl", ("name",)).add(record)
+    print(markdown(result | {"entrants": found}))
     for entrant in found:
         print(json.dumps({key: value for key, value in entrant.items() if key != "curve"}))
 

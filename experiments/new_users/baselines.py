@@ -7,25 +7,23 @@ are chosen for each of GIVEN separately, which helps the rivals: ours is one mod
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import subprocess
-import tempfile
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
-from benchmarks.new_users_panel import GIVEN, Answers, FloatArray, Panel, Questions, Seconds
 from cfnade.calibration.calibration import fit_calibration
 from cfnade.data.dataset import Dataset
+from experiments.new_users.panel import GIVEN, Answers, FloatArray, Panel, Questions, Seconds
 
 MEANS, ALS = "shrunken means", "LensKit ALS, fold-in"
 ITEM_SHRINKAGE = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 USER_SHRINKAGE = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
 ALS_SIZES = (20, 50, 100)
-ALS_REGULARISATION: tuple[Any, ...] = (0.05, 0.1, 0.2, {"user": 0.3, "item": 0.1})
+ALS_REGULARIZATION: tuple[Any, ...] = (0.05, 0.1, 0.2, {"user": 0.3, "item": 0.1})
 
 # Whoever computes inside LensKit: torch, its matrix library, and the compiled part.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "LK_NUM_THREADS")
@@ -82,47 +80,73 @@ def shrunken_means(tried: Panel, test: Panel) -> Answers:
     return Answers(MEANS, means, chances, fit, each, {"chosen": choices})
 
 
-def lenskit_als(python: str, tried: Panel, test: Panel, seed: int, threads: int) -> Answers:
-    """LensKit's biased ALS: setting chosen on the people `tried`, for each of GIVEN."""
-    grid = itertools.product(ALS_SIZES, ALS_REGULARISATION)
+def has_lenskit() -> bool:
+    """Say so if LensKit is missing: its row is then left out."""
+    if find_spec("lenskit") is not None:
+        return True
+    print("LensKit is skipped: install it with pip install 'cfnade[lenskit]'")
+    return False
+
+
+def lenskit_als(tried: Panel, test: Panel, seed: int, threads: int) -> Answers:
+    """LensKit's biased ALS with fold-in; options chosen on the users `tried`, for each of GIVEN."""
+    grid = itertools.product(ALS_SIZES, ALS_REGULARIZATION)
     settings = [{"embedding_size": size, "regularization": reg} for size, reg in grid]
-    found, _ = _ask_lenskit(python, tried, settings, seed, threads)  # [given][setting] (n,)
-    told = list(zip(tried.questions, found, strict=True))
-    best = [_best(questions, of_settings) for questions, of_settings in told]
-    guesses = [of_settings[choice] for of_settings, choice in zip(found, best, strict=True)]
+    found, _ = _lenskit_predictions(tried, settings, seed, threads)  # [setting][given] (n,)
+    best = [
+        _best(questions, [predictions[at] for predictions in found])
+        for at, questions in enumerate(tried.questions)
+    ]
+    guesses = [found[choice][at] for at, choice in enumerate(best)]
     used = sorted(set(best))
-    final = [settings[choice] for choice in used]
-    said, seconds = _ask_lenskit(python, test, final, seed, threads)
-    means = [said[i][used.index(choice)] for i, choice in enumerate(best)]
-    fit = np.mean([seconds["fit"][used.index(choice)] for choice in best], 0)  # wall, cpu
-    each = np.mean(seconds["predict"], 0) / len(GIVEN) / test.people
-    took = Seconds(*fit.tolist()), Seconds(*each.tolist())
-    chances = _spread(tried, guesses, means)
+    final, seconds = _lenskit_predictions(test, [settings[n] for n in used], seed, threads)
+    means = [final[used.index(choice)][at] for at, choice in enumerate(best)]
+    fits, answers = zip(*seconds, strict=True)
+    fit = np.mean([fits[used.index(choice)] for choice in best], 0)  # wall, CPU
+    each = np.mean(answers, 0) / len(GIVEN) / test.people
+    times = Seconds(*fit.tolist()), Seconds(*each.tolist())
     notes = {"chosen": [settings[choice] for choice in best]}
-    return Answers(ALS, means, chances, *took, notes)
+    return Answers(ALS, means, _spread(tried, guesses, means), *times, notes)
 
 
-def _ask_lenskit(
-    python: str, people: Panel, settings: list[dict[str, Any]], seed: int, threads: int
-) -> tuple[list[list[FloatArray]], dict[str, Any]]:
-    """Predictions for each of GIVEN with each setting, and seconds."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, known = Path(name), people.known
-        arrays = {"user_id": known.users, "item_id": known.items, "rating": known.values}
-        ask: dict[str, Any] = {f"fit_{field}": array for field, array in arrays.items()}
-        for q in people.questions:
-            given = {"offsets": q.offsets, "item": q.items, "rating": q.values()}
-            asked = {"asked_row": q.rows, "asked_item": q.asked.items}
-            ask |= {f"{q.given}_{field}": array for field, array in (given | asked).items()}
-        np.savez(folder / "ask.npz", **ask)
-        job = {"settings": settings, "given": GIVEN, "seed": seed}
-        (folder / "settings.json").write_text(json.dumps(job))
-        script = Path(__file__).with_name("lenskit_als.py")
-        own = os.environ | dict.fromkeys(_THREADS, str(threads))
-        subprocess.run([python, str(script), str(folder)], check=True, env=own)
-        answer = np.load(folder / "answer.npz")
-        found = [[q.clipped(line) for line in answer[q.given]] for q in people.questions]
-        return found, json.loads((folder / "seconds.json").read_text())
+def _lenskit_predictions(
+    people: Panel, settings: list[dict[str, Any]], seed: int, threads: int
+) -> tuple[list[list[FloatArray]], list[tuple[Seconds, Seconds]]]:
+    """Return predictions for each setting and each of GIVEN, and seconds to fit and to predict."""
+    import pandas as pd  # type: ignore[import-untyped]
+    from lenskit.als import BiasedMFScorer
+    from lenskit.data import from_interactions_df
+    from lenskit.training import TrainingOptions
+
+    known = people.known
+    columns = {"user_id": known.users, "item_id": known.items, "rating": known.values}
+    data = from_interactions_df(pd.DataFrame(columns))
+    found, seconds = [], []
+    with patch.dict(os.environ, dict.fromkeys(_THREADS, str(threads))):
+        for setting in settings:
+            scorer = BiasedMFScorer(**setting)
+            start = Seconds.now()
+            scorer.train(data, TrainingOptions(rng=seed))
+            fit = Seconds.now().since(start)
+            start = Seconds.now()
+            found.append([q.clipped(_fold_in(scorer, q)) for q in people.questions])
+            seconds.append((fit, Seconds.now().since(start)))
+    return found, seconds
+
+
+def _fold_in(scorer: Any, questions: Questions) -> FloatArray:
+    """Ask once per user, with a history and without an id. Returns (n,)."""
+    from lenskit.data import ItemList, RecQuery
+
+    out, ratings = [], questions.values()
+    for given, asked in questions.by_person():
+        history = ItemList(item_ids=questions.items[given], rating=ratings[given])
+        wanted = ItemList(item_ids=questions.asked.items[asked])
+        scores = scorer(RecQuery(history_items=history), wanted).scores()
+        # Items without training ratings have no embedding; LensKit's own fallback is the biases.
+        biases, _ = scorer.bias.compute_for_items(wanted, None, history)
+        out.append(np.where(np.isnan(scores), biases, scores))
+    return np.concatenate(out)
 
 
 def _best(questions: Questions, found: list[FloatArray]) -> int:
