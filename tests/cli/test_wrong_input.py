@@ -131,7 +131,11 @@ CASES = [
     ("recommend {user} --user 9223372036854775808", "an id is a whole number from", 1),
     ("recommend {user} 9223372036854775808=3", "an id is a whole number from", 1),
     ("recommend {item} 3=5", "train one with --side user", 1),
-    ("recommend {user} --user 1 --threshold 9 --rank-by threshold", "--threshold 9.0: must be above 1", 1),
+    (
+        "recommend {user} --user 1 --threshold 9 --rank-by threshold",
+        "--threshold 9.0: must be above 1",
+        1,
+    ),
     ("recommend {user} --user 1 --rank-by best", "Invalid value for '--rank-by'", 2),
     ("recommend {user} --user 1 --min-ratings -1", "'--min-ratings': Input should be", 2),
     ("recommend {titles} Runer=5", "did you mean: Blade Runner (1982)", 1),
