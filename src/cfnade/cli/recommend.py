@@ -31,6 +31,7 @@ def recommend(
     threshold: options.Threshold = None,
     personalization: options.Personalization = None,
     diversity: options.Diversity = None,
+    popularity_penalty: options.PopularityPenalty = None,
     min_ratings: options.MinRatings = None,
     genres: options.Genres = None,
     candidate_items: options.CandidateItems = None,

@@ -218,8 +218,6 @@ def _compile(config: RunConfig, plan: TrainingPlan) -> None:
         components = [component_names(side, ridge=ridge) for side, ridge in ridges]
         groups = {group: None for names in components for group in kernel_groups(names)}
         groups["inference"] = None
-        if any(member.model.get("factors") for member in plan.members):
-            groups["factored"] = None
     if plan.implicit is not None:
         groups |= {"inference": None, "implicit": None}
     if groups:

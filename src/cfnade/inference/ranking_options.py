@@ -49,6 +49,10 @@ class RankingOptions:
     diversity: Annotated[float, Ge(0), Le(1)] = 0.0
     """How different the items should be from each other."""
 
+    popularity_penalty: Annotated[float, Ge(0), Le(1)] = 0.0
+    """With "interaction": how much to favor rare items. The probability of an item is divided by
+    this power of its probability for a user without interactions."""
+
     min_ratings: Annotated[int, Ge(0)] | None = None
     """Hide items with fewer ratings. None: 0 with "interaction", else a number between 1 and 20
     that depends on the data."""
@@ -81,6 +85,12 @@ class RankingOptions:
         self._check_fit("balance", self.balance, rank_by, "interaction")
         self._check_fit("threshold", self.threshold, rank_by, "threshold", "interaction")
         self._check_fit("personalization", self.personalization, rank_by, "prediction")
+        penalty = self.popularity_penalty or None
+        self._check_fit("popularity_penalty", penalty, rank_by, "interaction")
+        if penalty and model.rates and self.balance == 1:
+            raise PredictionError(
+                f"popularity_penalty (={penalty:g}) needs a balance below 1; leave one out"
+            )
         if not model.rates and (name := self._rating_option()) is not None:
             reason = "concerns ratings, and this model was trained on interactions; leave it out"
             raise _error(name, getattr(self, name), reason)

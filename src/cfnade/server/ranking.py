@@ -41,6 +41,7 @@ def rank_items(
         exclude_items=excluded,
         genres=options.genres,
         diversity=options.diversity,
+        popularity_penalty=options.popularity_penalty,
     )
 
 
