@@ -26,7 +26,7 @@ from cfnade.implicit.set_nade_training import (
     training_loop,
 )
 from cfnade.implicit.sharpness import FACTORS
-from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.set_nade import SetNADENetwork
 from cfnade.training.callbacks import Callback, Stage
 
 PLACES = 20
@@ -41,7 +41,7 @@ _NOTHING = -1e30
 class PartitionedInteractionModel:
     """A network of which each rank has its own items, and the factor of its scores."""
 
-    network: ChoiceNetwork
+    network: SetNADENetwork
     sharpness: float
     popularity: Array
     """log(1 + n_i) of the own items."""
@@ -63,7 +63,7 @@ def train_interactions(
         store.folder.mkdir(parents=True, exist_ok=True)
         store = replace(store, resume=store.resume and store.exists())
 
-    def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+    def validate(network: SetNADENetwork) -> dict[str, float] | None:
         value = validation.value(network)
         return None if value is None else {"ndcg": value}
 
@@ -130,7 +130,7 @@ class RankingValidation:
         self._nobody = len(owned.part.columns)  # columns from here on are nobody's
         self._items = owned.part.whole
 
-    def _scores(self, network: ChoiceNetwork) -> torch.Tensor:
+    def _scores(self, network: SetNADENetwork) -> torch.Tensor:
         """Of the own items for everybody who is asked; what is known is out. (B, C)."""
         hidden = hidden_states(network, self._known, self._group)
         scores = self._standardized(torch.addmm(network.b, hidden.state, network.V.T))
@@ -148,7 +148,7 @@ class RankingValidation:
         shift, scale = (torch.from_numpy(one).float().unsqueeze(1) for one in (mean, deviation))
         return (scores - shift) / scale
 
-    def value(self, network: ChoiceNetwork) -> float | None:
+    def value(self, network: SetNADENetwork) -> float | None:
         """NDCG of the first places, on every rank the same; None if nobody can be asked."""
         if not len(self._wanted):
             return None
@@ -171,7 +171,7 @@ class RankingValidation:
         found = ranked_hits(np.ascontiguousarray(top), np.ascontiguousarray(hits))
         return float(ndcg(found, self._wanted, k).mean())
 
-    def sharpness(self, network: ChoiceNetwork) -> float:
+    def sharpness(self, network: SetNADENetwork) -> float:
         """What scores are multiplied by, so that picks are as likely as can be."""
         if not len(self._wanted):
             return 1.0
