@@ -45,9 +45,9 @@ class Table:
         """Return the texts of a required column."""
         texts = self.optional_column(role, names)
         if texts is None:
-            usual = ", ".join((names or COLUMN_NAMES[role])[:3])
+            examples = ", ".join((names or COLUMN_NAMES[role])[:3])
             raise PredictionError(
-                f"{self.file}: has no column {role} ({usual} …); its columns are "
+                f"{self.file}: has no column {role} ({examples} …); its columns are "
                 f"{', '.join(self._frame.columns)}"
             )
         return texts
