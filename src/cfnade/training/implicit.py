@@ -222,7 +222,7 @@ class ImplicitTraining:
         shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
         self.callback.on_message(
             f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown}); "
-            f"at most {self._progress.seconds_left():.0f} s left"
+            f"about {self._progress.seconds_left():.0f} s left"
         )
         tried = self.facts.setdefault("tried", {})
         tried[name] = [trial.to_dict() for trial in search.trials]
