@@ -7,7 +7,7 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.base import OutputTable
-from cfnade.components.directions import THIN
+from cfnade.components.row_states import THIN
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.column_groups import Cells
 from cfnade.kernels.scoring import cell_scores

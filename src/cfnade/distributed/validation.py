@@ -13,7 +13,7 @@ from cfnade.components.base import Axis, other_axis
 from cfnade.distributed.partition import pair_exchange
 from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
-from cfnade.inference.lists import distributions
+from cfnade.inference.scorer import softmax
 from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
 from cfnade.training.validation import MAX_RATINGS, SHRINKAGE
 
@@ -64,7 +64,7 @@ class DistributedValidation:
             both = np.concatenate([scores, unknown[:, None]], 1)
             self._meeting.add_scores(both, more.astype(both.dtype))
             scores, unknown = both[:, :-1], both[:, -1] > 0
-        out = distributions(scores)
+        out = softmax(scores)
         if self._meeting is not None:
             out[unknown] = self._frequencies  # nothing was learnt of these
         return out

@@ -14,16 +14,13 @@ import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.base import Array, ComponentScorer, Pairs, PairStates
-from cfnade.components.row_states import leaves_out
+from cfnade.components.row_states import THIN, leaves_out
 from cfnade.kernels import scoring
 from cfnade.utils.caching import locked_cached_property
 
 MOST = 24
 SHARE = 0.95
 """So many directions, or those that explain this share of the variance if they are fewer."""
-
-THIN = 30.0
-"""A column of n ratings counts n / (n + THIN): the weights of a thin one say little."""
 
 COLUMNS = 3_072
 """Of more columns, so many are looked at."""

@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.dataset import Dataset
-from cfnade.inference.objectives import means_of
 from cfnade.inference.query import Entities, Query
 from cfnade.inference.results import item_columns
-from cfnade.inference.scorer import Scorer
+from cfnade.inference.scorer import Scorer, means_of
 from cfnade.inference.top_n import known_interactions
 from cfnade.utils.cancellation import check_cancelled
 

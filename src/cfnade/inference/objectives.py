@@ -145,8 +145,3 @@ def quantiles(probabilities: FloatArray, scale: Scale, share: float) -> FloatArr
     parts = np.divide(left, probabilities, out=(left > 0).astype(float), where=some)
     edges = level_edges(scale)
     return np.asarray(edges[0] + (np.clip(parts, 0.0, 1.0) * np.diff(edges)).sum(1))
-
-
-def means_of(probabilities: FloatArray, values: FloatArray) -> FloatArray:
-    """Expected ratings, each a sum of its own: equal rows get equal bits. Returns (n,)."""
-    return np.asarray((probabilities * values).sum(1))

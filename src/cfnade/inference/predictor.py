@@ -38,11 +38,11 @@ from cfnade.inference.histories import (
     parse_new_items,
     user_entities,
 )
-from cfnade.inference.objectives import How, means_of
+from cfnade.inference.objectives import How
 from cfnade.inference.query import Entities, Query
 from cfnade.inference.ranking_options import Wishes
 from cfnade.inference.results import Predictions, UserTopN
-from cfnade.inference.scorer import Scorer
+from cfnade.inference.scorer import Scorer, means_of
 from cfnade.inference.unknown_ids import Unknown, check_unknown, with_unknown
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.text import option
@@ -186,7 +186,7 @@ class Predictor:
         refusals.check_times(self.fitted, histories, times, given)
         check_unknown(unknown := beside.get("unknown", "mean"))
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        new_items = self.new_items(given)
+        new_items = self.new_items(given) if given else {}
         if not people and not new_items:
             user, item = self.users.indices(users), self._indices(items)
             answers = self._stored_pairs(user, item, times, honest=honest)

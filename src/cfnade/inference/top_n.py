@@ -18,10 +18,10 @@ from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Dataset
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference.objectives import FloatArray, Objective, means_of
+from cfnade.inference.objectives import FloatArray, Objective
 from cfnade.inference.query import BoolArray, Entities, Query
 from cfnade.inference.results import RankedItems, TopN
-from cfnade.inference.scorer import ItemScores, Scorer
+from cfnade.inference.scorer import ItemScores, Scorer, means_of
 from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
 from cfnade.kernels.top_k import (
     MEAN_SLACK,
