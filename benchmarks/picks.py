@@ -35,8 +35,8 @@ from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity,
 from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig
 from cfnade.implicit.set_nade_training import SetNadeSettings, training_loop
-from cfnade.inference.objectives import RankBy
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankBy
 from cfnade.models.choice_network import ChoiceNetwork
 from cfnade.models.config import ChoiceConfig
 from cfnade_baselines.run_fit import peak_mb
@@ -46,7 +46,7 @@ ITEMS, PICKS = 17_770, 117
 """Of Netflix: items, and likes a person."""
 _EPOCHS = 3
 _TIMES = 5  # the fastest counts, of ours and of theirs
-_RANKS: tuple[RankBy, ...] = ("expected", "picked")
+_RANKS: tuple[RankBy, ...] = ("prediction", "interaction")
 
 
 def our_epoch(likes: Dataset, threads: int) -> float:
@@ -78,8 +78,8 @@ def our_lists(model: cfnade.CFNADE, rank: RankBy, threads: int) -> float:
     """Seconds of the top lists of every user."""
     torch.set_num_threads(threads)
     users = model.fitted_.context.user_ids
-    model.recommend(users[:50], n=TOP, rank=rank)
-    return _fastest(lambda: model.recommend(users, n=TOP, rank=rank))
+    model.recommend(users[:50], n=TOP, rank_by=rank)
+    return _fastest(lambda: model.recommend(users, n=TOP, rank_by=rank))
 
 
 def _fastest(work: Callable[[], Any]) -> float:
@@ -140,8 +140,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--model", help="a folder that CFNADE(side='user', lists=True) saved")
-    parser.add_argument("--joint", help="a folder that CFNADE(side='both', lists=True) saved")
+    parser.add_argument(
+        "--model", help="a folder that CFNADE(side='user', learn_interactions=True) saved"
+    )
+    parser.add_argument(
+        "--joint", help="a folder that CFNADE(side='both', learn_interactions=True) saved"
+    )
     parser.add_argument("--everybody", type=int, help="users of a model of Netflix's size")
     arguments = parser.parse_args()
     if arguments.everybody:
@@ -152,7 +156,9 @@ def main() -> None:
     if arguments.model:
         model = cfnade.CFNADE.load(arguments.model)
     else:
-        model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit(arguments.data)
+        model = cfnade.CFNADE(side="user", learn_interactions=True, n_threads=threads).fit(
+            arguments.data
+        )
     models = {"user-based": model}
     if arguments.joint:
         models["joint"] = cfnade.CFNADE.load(arguments.joint)

@@ -26,7 +26,7 @@ def _tables() -> str:
     makers = {"epoch": _epoch, "steps": _steps, "compilation": _compilation, "growth": _growth}
     makers |= {"growth_disk": _growth_disk, "prediction": _prediction, "load": _load}
     makers |= {"serve": _serve}
-    makers |= {"race": _race, "picks": _picks, "picks_everybody": _everybody}
+    makers |= {"picks": _picks, "picks_everybody": _everybody}
     parts = []
     for name, make in makers.items():
         file = FOLDER / "results" / f"{name}.json"
@@ -246,30 +246,6 @@ def _prediction(found: dict[str, Any]) -> str:
     )
 
 
-def _race(found: dict[str, Any]) -> str:
-    def cell(entrant: dict[str, Any], target: str) -> str:
-        seconds = entrant["first_s"][target]
-        if seconds is None:
-            return "not reached"
-        return f"{seconds:.1f} s ({seconds + entrant['load_s'] + entrant['prepare_s']:.1f} s)"
-
-    lines = [
-        [e["title"], ", ".join(f"{name} {value}" for name, value in e["settings"].items())]
-        + [cell(e, target) for target in found["targets"]]
-        + [f"{e['lowest']:.4f}, {e['curve'][-1][0]:.0f} s"]
-        for e in found["entrants"]
-    ]
-    head = ["system", "settings", *found["targets"], "lowest read, end"]
-    return (
-        f"## Seconds to a test RMSE\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
-        f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
-        "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
-        "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
-        "stands still while scoring; in parentheses with loading, imports and compilation. The "
-        "curve is read for its times alone.\n"
-    )
-
-
 def _beside(figures: dict[str, Any] | None) -> str:
     """Of a further way to ask, where it was tried."""
     if figures is None:
@@ -297,11 +273,11 @@ def _serve(found: dict[str, Any]) -> str:
     head += [f"p50 / p99 at {found['rate']}/s", "asked again", "wrk", "errors"]
     text = f"## Service\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
     text += (
-        f"`POST /recommend` for lists of {found['best']}, {found['workers']} worker, the load from "
-        f"another process on the same machine: at most is {found['clients']} clients that ask "
-        f"again as soon as they are answered; {found['rate']}/s is at fixed times, latency counted "
-        "from when a request was due. Everybody is new; asked again: the same few people at the "
-        "same rate; wrk: as many clients as at most.\n"
+        f"`POST /recommendations` for lists of {found['best']}, {found['workers']} worker, the "
+        f"load from another process on the same machine: at most is {found['clients']} clients "
+        f"that ask again as soon as they are answered; {found['rate']}/s is at fixed times, "
+        "latency counted from when a request was due. Everybody is new; asked again: the same "
+        "few people at the same rate; wrk: as many clients as at most.\n"
     )
     for name, held in found["memory"].items():
         before, middle, after = (held["mb"][at] for at in (0, len(held["mb"]) // 2, -1))

@@ -36,17 +36,17 @@ def main(path: str | None = None) -> None:
 
     # fit() holds 5 % back to choose the best epoch by; refit then trains on everything.
     model = cfnade.CFNADE(
-        hidden=(50,), batch_rows=64, epochs=30, learning_rate=0.004, refit=True
+        side="user", hidden=(50,), batch_rows=64, epochs=30, learning_rate=0.004, refit=True
     ).fit(ratings)
     print(f"validation RMSE {model.history_[-1]['best_rmse']:.4f}")
 
     # Ids that the model has never met are answered with what is known in general, and marked:
-    # known_of_user and known_of_item say how many ratings an answer rests on.
+    # n_user_ratings and n_item_ratings say how many ratings an answer rests on.
     stranger = "nobody" if isinstance(ratings.user_ids[0], str) else -1
     users = [ratings.user_ids[0], ratings.user_ids[1], stranger]
     answers = model.predict_frame(users, [ratings.item_ids[0]] * 3, unknown="mean")
-    print(answers.select("user", "item", "prediction", "std", "known_of_user", "known_of_item"))
-    unknown = answers.filter(pl.col("known_of_user") == 0)
+    print(answers.select("user", "item", "prediction", "std", "n_user_ratings", "n_item_ratings"))
+    unknown = answers.filter(pl.col("n_user_ratings") == 0)
     print(f"{len(unknown)} of {len(answers)} answers are about a user without ratings")
 
     print(model.recommend(users[:2], n=3).select("user", "rank", "item", "prediction", "std"))

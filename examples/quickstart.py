@@ -18,7 +18,9 @@ def main(data: str | None = None) -> None:
     if data is None:
         ratings = cfnade.synthetic(400, 150, 20_000, seed=1, factors=2).ratings
         # Few ratings: a small model and small batches.
-        model = cfnade.CFNADE(hidden=(100,), batch_rows=64, epochs=40, learning_rate=0.004)
+        model = cfnade.CFNADE(
+            side="user", hidden=(100,), batch_rows=64, epochs=40, learning_rate=0.004
+        )
     else:
         ratings = cfnade.load(data)
         model = cfnade.CFNADE(verbose=True)

@@ -158,15 +158,15 @@ def rated(threads: int) -> dict[str, Any]:
     """Lists of a model of ratings with and without interactions, and of EASE on likes."""
     split = cfnade.load_split("ml-1m", "authors:1234")
     began = time.monotonic()
-    model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit(split)
+    model = cfnade.CFNADE(side="user", learn_interactions=True, n_threads=threads).fit(split)
     took = time.monotonic() - began
     facts = model.fitted_.facts
     rows: dict[str, Any] = {}
     for name, how in (
         ("picked and liked", {}),
-        ("picked", {"taste": 0.0}),
-        ("nearer to ratings, taste 0.75", {"taste": 0.75}),
-        ("expected rating", {"rank": "expected"}),
+        ("picked", {"balance": 0.0}),
+        ("nearer to ratings, taste 0.75", {"balance": 0.75}),
+        ("expected rating", {"rank_by": "prediction"}),
     ):
         rows[name] = _listed(model, split.test, how)
         print(name, rows[name], flush=True)
@@ -205,12 +205,12 @@ def _listed(model: cfnade.CFNADE, test: Any, how: dict[str, Any]) -> dict[str, A
 
 def tastes(threads: int) -> dict[str, Any]:
     """The ten most liked films of a genre as fives: how much of the top 20 has that genre."""
-    model = cfnade.CFNADE(side="user", lists=True, threads=threads).fit("ml-1m")
+    model = cfnade.CFNADE(side="user", learn_interactions=True, n_threads=threads).fit("ml-1m")
     context = model.fitted_.context
     assert context.genres is not None
     liked = np.bincount(context.items[context.values >= LEAST], minlength=context.n_items)
     found: dict[str, Any] = {}
-    for name, how in (("picked and liked", {}), ("picked", {"taste": 0.0})):
+    for name, how in (("picked and liked", {}), ("picked", {"balance": 0.0})):
         lists, shares = [], {}
         for genre in GENRES:
             has = np.array([genre in text.split("|") for text in context.genres.tolist()])

@@ -196,7 +196,7 @@ def _noted(store: EventStore, cells: Collection[tuple[str, str]]) -> dict[tuple[
 def _taken_over(url: str, model: Path) -> None:
     """Wait until the service answers with the model of the folder."""
     for _ in range(600):
-        if httpx.get(f"{url}/version").json()["model"]["fingerprint"] == fingerprint(model):
+        if httpx.get(f"{url}/model").json()["fingerprint"] == fingerprint(model):
             return
         time.sleep(0.2)
     raise RuntimeError("the service did not take the new model over")

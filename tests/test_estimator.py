@@ -32,9 +32,16 @@ from cfnade.exceptions import (
     TrainingError,
 )
 from cfnade.recipes import load_recipe
+from cfnade.training.parameters import model_fields, training_options
 from cfnade.training.steps import KernelStepper
 
-SMALL: dict[str, Any] = {"side": "user", "hidden": (6,), "epochs": 3, "batch_rows": 8, "threads": 1}
+SMALL: dict[str, Any] = {
+    "side": "user",
+    "hidden": (6,),
+    "epochs": 3,
+    "batch_rows": 8,
+    "n_threads": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -121,29 +128,28 @@ def test_a_wrong_name_is_refused_and_nothing_is_set() -> None:
 
 def test_it_prints_as_what_would_make_it_again() -> None:
     assert repr(CFNADE()) == "CFNADE()"
-    estimator = CFNADE(side="item", hidden=(8, 8), settings={"smoothing": 2.0})
+    estimator = CFNADE(side="item", hidden=(8, 8), training_options={"smoothing": 2.0})
     assert eval(repr(estimator)).get_params() == estimator.get_params()
 
 
-def test_defaults_are_those_of_the_settings_and_the_default_recipe() -> None:
-    estimator, default = CFNADE(), load_recipe("default")
-    assert estimator._settings() == default.training
-    assert estimator.side is None  # chosen by the data
-    assert estimator._fields().items() >= default.model.items()
+def test_defaults_are_those_of_the_default_recipe_of_the_side() -> None:
+    defaults, default = CFNADE().get_params() | {"side": "user"}, load_recipe("default")
+    assert training_options(defaults) == default.training
+    assert model_fields(defaults).items() >= default.model.items()
     plain = load_recipe("default-plain")
-    for paper in (CFNADE(ridge=0), CFNADE(side="item")):
-        assert paper._settings() == TrainingConfig() == plain.training
-        assert paper._fields().items() >= plain.model.items()
-        assert not paper._fields().get("ridge")
-    assert CFNADE(side="item", ridge=7)._fields()["ridge"] == 7
+    for paper in (defaults | {"ridge": 0}, defaults | {"side": "item"}):
+        assert training_options(paper) == TrainingConfig() == plain.training
+        assert model_fields(paper).items() >= plain.model.items()
+        assert not model_fields(paper).get("ridge")
+    assert model_fields(defaults | {"side": "item", "ridge": 7})["ridge"] == 7
 
 
-def test_what_is_not_given_comes_from_the_default_recipe_of_the_side() -> None:
-    default = load_recipe("default-both")
-    assert CFNADE(side="both")._settings() == default.training
-    own = CFNADE(side="both", learning_rate=0.5, settings={"passes": 3})._settings()
-    assert own == replace(default.training, learning_rate=0.5, passes=3)
-    assert CFNADE(side="both")._fields().items() >= default.model.items()
+def test_given_parameters_replace_those_of_the_recipe() -> None:
+    default, both = load_recipe("default-both"), CFNADE(side="both").get_params()
+    assert training_options(both) == default.training
+    own = both | {"learning_rate": 0.5, "training_options": {"passes": 3}}
+    assert training_options(own) == replace(default.training, learning_rate=0.5, passes=3)
+    assert model_fields(both).items() >= default.model.items()
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
@@ -180,8 +186,8 @@ CHANGES: dict[str, Any] = {
     "average": 0.9,
     "refit": True,
     "seed": 1,
-    "seeds": 2,
-    "settings": {"smoothing": 50.0},
+    "n_seeds": 2,
+    "training_options": {"smoothing": 50.0},
 }
 
 
@@ -201,7 +207,7 @@ def test_patience_ends_training_before_its_last_epoch(parts: Split) -> None:
 
 def test_threads_and_device_reach_training(fitted: CFNADE, parts: Split) -> None:
     assert fitted.fitted_.facts["run"]["threads"] == 1
-    two = CFNADE(**{**SMALL, "threads": 2}).fit(parts)
+    two = CFNADE(**{**SMALL, "n_threads": 2}).fit(parts)
     assert two.fitted_.facts["run"]["threads"] == 2
     with pytest.raises(TrainingError, match="device 'tape'"):
         CFNADE(**SMALL, device="tape").fit(parts)
@@ -222,14 +228,15 @@ def test_verbose_prints_a_line_an_epoch(parts: Split, capsys: pytest.CaptureFixt
 def test_verbose_names_the_model_of_each_line(
     parts: Split, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    CFNADE(**{**SMALL, "side": "user,item", "seeds": 2, "epochs": 1, "verbose": True}).fit(parts)
+    CFNADE(**{**SMALL, "side": "user,item", "n_seeds": 2, "epochs": 1, "verbose": True}).fit(parts)
     starts = [line.split("epoch")[0].strip() for line in capsys.readouterr().out.splitlines()]
     names = ["model 1/3 user", "model 2/3 user", "model 3/3 item"]
     assert sorted(set(starts)) == names
 
 
 def test_every_argument_is_tried_above() -> None:
-    elsewhere = {"minutes", "patience", "threads", "device", "verbose", "time", "lists"}
+    elsewhere = {"time_budget", "patience", "n_threads", "device", "verbose"}
+    elsewhere |= {"use_timestamps", "learn_interactions"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
 
 
@@ -237,24 +244,28 @@ def test_every_argument_is_tried_above() -> None:
     ("wrong", "error", "message"),
     [
         ({"side": "users"}, TrainingError, r"side \(='users'\) must be \"user\", \"item\" or"),
-        ({"seeds": 0}, TrainingError, r"seeds \(=0\) must be a whole number of at least 1"),
+        ({"n_seeds": 0}, TrainingError, r"n_seeds \(=0\) must be a whole number of at least 1"),
         ({"ridge": -1}, TrainingError, r"ridge \(=-1\) must be a whole number of at least 0"),
         ({"hidden": 500}, ModelError, r"hidden \(=500\) must be a list of"),
         ({"activation": "swish"}, ModelError, "swish"),
         ({"epochs": -1}, TrainingError, r"epochs \(=-1\) must be a whole number of at least 0"),
         ({"seed": -1}, TrainingError, r"seed \(=-1\) must be a whole number"),
         ({"schedule": "plateau"}, TrainingError, "patience .* must be given"),
-        ({"settings": 3}, TrainingError, r"settings \(=3\) must be a mapping"),
-        ({"settings": {"smothing": 3}}, TrainingError, "did you mean 'smoothing'"),
-        ({"settings": {"epochs": 3}}, TrainingError, r"argument itself; write CFNADE\(epochs=3\)"),
+        ({"training_options": 3}, TrainingError, r"training_options \(=3\) must be a mapping"),
+        ({"training_options": {"smothing": 3}}, TrainingError, "did you mean 'smoothing'"),
+        (
+            {"training_options": {"epochs": 3}},
+            TrainingError,
+            r"parameter itself; write CFNADE\(epochs=3\)",
+        ),
         ({"epochs": "3"}, TrainingError, r"epochs \(='3'\) must be a whole number"),
         ({"batch_rows": 8.5}, TrainingError, r"batch_rows \(=8.5\) must be a whole number"),
         ({"refit": "no"}, TrainingError, r"refit \(='no'\) must be true or false"),
-        ({"settings": {"context_rate": 5}}, TrainingError, "CFNADE: "),
+        ({"training_options": {"context_rate": 5}}, TrainingError, "CFNADE: "),
         ({"hidden": (6.0,)}, ModelError, r"hidden \(=\(6.0,\)\) must be a list of"),
         ({"shared": "no"}, ModelError, r"shared \(='no'\) must be true or false"),
         ({"ordinal_weight": "1"}, ModelError, r"ordinal_weight \(='1'\) must be a number"),
-        ({"threads": 0}, ModelError, r"threads \(=0\)"),
+        ({"n_threads": 0}, ModelError, r"threads \(=0\)"),
     ],
 )
 def test_fit_refuses_what_cannot_be_used(
@@ -319,7 +330,7 @@ def test_valid_may_hold_new_ids_and_few_levels(parts: Split) -> None:
     estimator = CFNADE(**SMALL).fit(parts.train, valid)
     assert (estimator.n_users_, estimator.n_items_) == (32, 21)
     assert estimator.scale_ == parts.train.scale
-    assert estimator.predict_frame(1000, [1])["known_of_user"].to_list() == [1]
+    assert estimator.predict_frame(1000, [1])["n_user_ratings"].to_list() == [1]
 
 
 def test_raw_text_ids_and_half_stars_come_back_as_they_were() -> None:
@@ -359,7 +370,7 @@ def test_validation_that_cannot_be_used_is_refused(
 
 
 def test_a_split_takes_no_second_validation(parts: Split) -> None:
-    with pytest.raises(TrainingError, match="has a validation part already"):
+    with pytest.raises(TrainingError, match="has a validation part"):
         CFNADE(**SMALL).fit(parts, parts.valid)
 
 
@@ -376,17 +387,13 @@ def test_a_split_takes_no_second_validation(parts: Split) -> None:
         lambda e: e.explain(user=1, item=1),
         lambda e: e.evaluate(pl.DataFrame({"user": [1], "item": [1], "rating": [1]})),
         lambda e: e.save("nowhere"),
-        lambda e: e.history_,
+        lambda e: e.suggest_items_to_rate(history={}),
+        lambda e: e.find_items("film"),
     ],
 )
 def test_asking_before_fitting_says_what_to_do(question: Any) -> None:
-    with pytest.raises(NotFittedError, match=r"call fit\(ratings\) first, or .* CFNADE.load"):
+    with pytest.raises(NotFittedError, match=r"call fit\(ratings\) first, or .*CFNADE.load"):
         question(CFNADE())
-
-
-def test_other_missing_attributes_are_not_called_unfitted() -> None:
-    with pytest.raises(AttributeError, match="'CFNADE' object has no attribute 'coef_'"):
-        CFNADE().coef_  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_is_there_after_fitting(fitted: CFNADE, parts: Split) -> None:
@@ -429,8 +436,8 @@ def test_training_ratings_cannot_be_evaluated_on(fitted: CFNADE, parts: Split) -
 
 def test_unknown_ids_are_answered_and_counted(fitted: CFNADE) -> None:
     frame = fitted.predict_frame([1, 1, 777, 777], [1, 888, 1, 888], unknown="mean")
-    assert (frame["known_of_user"] == 0).to_list() == [False, False, True, True]
-    assert (frame["known_of_item"] == 0).to_list() == [False, True, False, True]
+    assert (frame["n_user_ratings"] == 0).to_list() == [False, False, True, True]
+    assert (frame["n_item_ratings"] == 0).to_list() == [False, True, False, True]
     assert frame["prediction"][1] != frame["prediction"][3]  # what the user rated still counts
     again = fitted.predict([1, 1, 777, 777], [1, 888] * 2, unknown="mean")
     assert_close(frame["prediction"].to_numpy(), again)
@@ -477,11 +484,13 @@ def test_a_model_of_both_sides_reads_how_somebody_new_rates(parts: Split) -> Non
 
 def test_time_changes_predictions_and_must_be_given(parts: Split) -> None:
     knowing, blind = (
-        CFNADE(**SMALL | {"side": "both"}, time=time).fit(parts) for time in (True, False)
+        CFNADE(**SMALL | {"side": "both"}, use_timestamps=time).fit(parts) for time in (True, False)
     )
     now = int(parts.train.times[0])  # type: ignore[index]
-    assert abs(float(knowing.predict([1], [1], times=now)[0] - blind.predict([1], [1])[0])) > 1e-6
-    with pytest.raises(PredictionError, match="give times"):
+    assert (
+        abs(float(knowing.predict([1], [1], timestamp=now)[0] - blind.predict([1], [1])[0])) > 1e-6
+    )
+    with pytest.raises(PredictionError, match="give timestamp="):
         knowing.predict([1], [1])
 
 
@@ -495,12 +504,12 @@ def test_an_item_based_explanation_names_nobody(item_based: CFNADE) -> None:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "user": {"factors": 2, "settings": {"smoothing": 2.0, "context_rate": (0.2, 0.9)}},
+    "user": {"factors": 2, "training_options": {"smoothing": 2.0, "context_rate": (0.2, 0.9)}},
     "item": {"side": "item", "hidden": (6, 5), "refit": True},
-    "user-seeds": {"seeds": 2},
-    "both": {"side": "both", "settings": {"passes": 2, "batch_columns": 9}},
-    "both-seeds": {"side": "both", "seeds": 2},
-    "both-time": {"side": "both", "time": True},
+    "user-seeds": {"n_seeds": 2},
+    "both": {"side": "both", "training_options": {"passes": 2, "batch_columns": 9}},
+    "both-seeds": {"side": "both", "n_seeds": 2},
+    "both-time": {"side": "both", "use_timestamps": True},
 }
 
 
@@ -516,7 +525,7 @@ def test_a_saved_estimator_comes_back_with_its_arguments_and_bits(
     assert back.history_ == estimator.history_
     scores = (one.evaluate(parts.test).as_dict() for one in (back, estimator))
     assert_close(*scores)
-    if not estimator.time:
+    if not estimator.use_timestamps:
         assert_close(back.recommend([1, 2]), estimator.recommend([1, 2]))
         assert_close(all_predictions(back, parts.train), all_predictions(estimator, parts.train))
     assert bits(back.fit(parts)) == bits(estimator)
@@ -533,30 +542,22 @@ def test_saved_without_context_only_histories_are_answered(fitted: CFNADE, tmp_p
         back.predict([1], [1])
 
 
-def test_arguments_that_make_no_sense_are_refused(fitted: CFNADE, tmp_path: Path) -> None:
-    model = fitted.fitted_
-    settings: list[Any] = [{"epochs": -3}, {"epochs": "3"}, {"unheard of": 1}, 3]
-    for run in ([], *({"settings": given} for given in settings)):
-        checkpoint.save(replace(model, facts={"run": run}), tmp_path)
-        with pytest.raises(CheckpointError, match="its training arguments cannot be used: "):
-            CFNADE.load(tmp_path)
+@pytest.mark.parametrize("damaged", [{"unheard of": 1}, 3, []])
+def test_saved_parameters_that_cannot_be_used_are_refused(
+    damaged: Any, fitted: CFNADE, tmp_path: Path
+) -> None:
+    checkpoint.save(replace(fitted.fitted_, facts={"parameters": damaged}), tmp_path)
+    with pytest.raises(CheckpointError, match="the parameters of its training cannot be used: "):
+        CFNADE.load(tmp_path)
 
 
-def test_a_model_that_says_nothing_of_its_training_loads_with_defaults(
+def test_a_model_without_metadata_loads_with_default_parameters(
     fitted: CFNADE, tmp_path: Path
 ) -> None:
     checkpoint.save(replace(fitted.fitted_, facts={}), tmp_path)
     back = CFNADE.load(tmp_path)
-    assert back.get_params() == CFNADE(side="user", hidden=(6,)).get_params()
+    assert back.get_params() == CFNADE().get_params()
     assert back.history_ == []
-    assert_close(back.predict([1], [2]), fitted.predict([1], [2]))
-
-
-def test_a_model_trained_elsewhere_remembers_where(fitted: CFNADE, tmp_path: Path) -> None:
-    run = fitted.fitted_.facts["run"] | {"device": "cuda:1", "threads": 64}
-    checkpoint.save(replace(fitted.fitted_, facts={"run": run}), tmp_path)
-    back = CFNADE.load(tmp_path)
-    assert (back.device, back.threads) == ("cuda:1", 64)
     assert_close(back.predict([1], [2]), fitted.predict([1], [2]))
 
 
@@ -596,7 +597,7 @@ INTERACTIONS = synthetic_interactions(120, 30, 8, seed=4).interactions
 
 @pytest.fixture(scope="module")
 def picked() -> CFNADE:
-    return CFNADE(threads=1, seed=2).fit(INTERACTIONS)
+    return CFNADE(n_threads=1, seed=2).fit(INTERACTIONS)
 
 
 def interactions_frame(ratings: Dataset) -> pl.DataFrame:
@@ -609,16 +610,18 @@ def test_interactions_are_learnt_listed_and_explained(picked: CFNADE) -> None:
     assert (picked.n_users_, picked.n_items_, len(context)) == (120, 30, len(INTERACTIONS))
     frame = picked.recommend([1, 2], n=5)
     assert frame.columns == [
-        *("user", "rank", "item", "title", "score", "pick"),
-        *("known_of_user", "known_of_item", "hidden"),
+        *("user", "rank", "item", "title", "score", "interaction_probability"),
+        *("n_user_ratings", "n_item_ratings", "n_hidden_items"),
     ]
     known = set(INTERACTIONS.item_ids[INTERACTIONS.items[INTERACTIONS.users == 0]].tolist())
     assert not known & set(frame.filter(frame["user"] == 1)["item"].to_list())
     everything = picked.recommend([1], n=30)
-    assert everything["pick"].sum() == pytest.approx(1.0, rel=1e-5)
+    assert everything["interaction_probability"].sum() == pytest.approx(1.0, rel=1e-5)
     why = picked.explain(user=1, item=int(frame["item"][0]))
     assert set(why["item"].to_list()) == known
-    assert why["pick"][0] == pytest.approx(frame["pick"][0], rel=1e-4)
+    assert why["interaction_probability"][0] == pytest.approx(
+        frame["interaction_probability"][0], rel=1e-4
+    )
     assert picked.recommend(history=sorted(known), n=5)["item"].to_list() == (
         frame.filter(frame["user"] == 1)["item"].to_list()
     )
@@ -647,8 +650,8 @@ def test_interactions_are_shared_without_anybodys(picked: CFNADE, tmp_path: Path
     picked.save(tmp_path, with_context=False)
     shared = CFNADE.load(tmp_path)
     told = {"me": [3, 5, 8]}
-    expected = picked.recommend(histories=told, n=6).drop("known_of_item", "hidden")
-    found = shared.recommend(histories=told, n=6).drop("known_of_item", "hidden")
+    expected = picked.recommend(histories=told, n=6).drop("n_item_ratings", "n_hidden_items")
+    found = shared.recommend(histories=told, n=6).drop("n_item_ratings", "n_hidden_items")
     assert_close(found, expected)
     assert shared.similar_items(3)["item"].equals(picked.similar_items(3)["item"])
     with pytest.raises(PredictionError, match="saved without the ratings"):
@@ -660,19 +663,21 @@ def test_counted_interactions_are_fitted_saved_and_explained_as_they_are_listed(
 ) -> None:
     rng = np.random.default_rng(1)
     weights = rng.uniform(0.2, 5, len(INTERACTIONS)).astype(np.float32)
-    model = CFNADE(threads=1).fit(INTERACTIONS.replace(weights=weights))
+    model = CFNADE(n_threads=1).fit(INTERACTIONS.replace(weights=weights))
     model.save(tmp_path)
     loaded = CFNADE.load(tmp_path)
     users = model.predictor_.users.table[:9]
     assert_close(loaded.recommend(users, n=3), model.recommend(users, n=3))
     frame = model.recommend([7], n=1)
     why = model.explain(user=7, item=int(frame["item"][0]))
-    assert why["pick"][0] == pytest.approx(frame["pick"][0], rel=1e-4)
+    assert why["interaction_probability"][0] == pytest.approx(
+        frame["interaction_probability"][0], rel=1e-4
+    )
 
 
 def test_interactions_are_taken_from_tables_and_evaluated() -> None:
     parts = split(INTERACTIONS, "paper:0")
-    model = CFNADE(threads=1).fit(parts)
+    model = CFNADE(n_threads=1).fit(parts)
     scores = model.evaluate_ranking(parts.test, k=10)
     assert 0.15 < scores.by_k[10]["ndcg"].mean < 0.9
     told = interactions_frame(parts.test)
@@ -687,8 +692,8 @@ def test_interactions_are_taken_from_tables_and_evaluated() -> None:
     [
         ({"side": "user"}, r"side \(='user'\) is for ratings"),
         ({"hidden": (5,)}, r"hidden \(=\(5,\)\) is for ratings"),
-        ({"minutes": 3}, r"minutes \(=3\) is for ratings"),
-        ({"lists": False}, r"lists \(=False\) is for ratings"),
+        ({"time_budget": 3}, r"time_budget \(=3\) is for ratings"),
+        ({"learn_interactions": False}, r"learn_interactions \(=False\) is for ratings"),
         ({"seed": -1}, "seed"),
     ],
 )
@@ -705,31 +710,35 @@ def test_interactions_are_not_continued(picked: CFNADE) -> None:
 
 
 def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> None:
-    plain, listing = (CFNADE(**SMALL, lists=lists).fit(parts) for lists in (False, True))
+    plain, listing = (
+        CFNADE(**SMALL, learn_interactions=lists).fit(parts) for lists in (False, True)
+    )
     assert bits(plain) == bits(listing)
     assert_close(all_predictions(plain, parts.test), all_predictions(listing, parts.test))
     assert plain.fitted_.interaction_model is None
     assert listing.fitted_.facts["lists"]["ndcg"] > 0
     listing.save(tmp_path)
     loaded = CFNADE.load(tmp_path)
-    assert loaded.lists is True
+    assert loaded.learn_interactions is True
     users = parts.train.user_ids[:8]
-    for how in ({}, {"taste": 0.1}, {"rank": "expected"}):
+    for how in ({}, {"balance": 0.1}, {"rank_by": "prediction"}):
         assert_close(loaded.recommend(users, **how), listing.recommend(users, **how))
-    expected = plain.recommend(users, rank="expected")
-    assert_close(listing.recommend(users, rank="expected"), expected)
+    expected = plain.recommend(users, rank_by="prediction")
+    assert_close(listing.recommend(users, rank_by="prediction"), expected)
 
 
-@pytest.mark.parametrize("how", [{"time": True}, {"side": "user+time"}])
+@pytest.mark.parametrize("how", [{"use_timestamps": True}, {"side": "user+time"}])
 def test_a_model_that_knows_time_learns_no_lists(parts: Split, how: dict[str, Any]) -> None:
-    with pytest.raises(TrainingError, match="lists=True: a model that knows time makes no lists"):
-        CFNADE(**SMALL | how, lists=True).fit(parts)
+    with pytest.raises(
+        TrainingError, match="learn_interactions=True: a model whose predictions depend"
+    ):
+        CFNADE(**SMALL | how, learn_interactions=True).fit(parts)
 
 
 @pytest.mark.parametrize("lists", [1, "yes"])
 def test_lists_are_yes_or_no(parts: Split, lists: Any) -> None:
     with pytest.raises(TrainingError, match="must be True, False or None"):
-        CFNADE(**SMALL, lists=lists).fit(parts)
+        CFNADE(**SMALL, learn_interactions=lists).fit(parts)
 
 
 def test_everybody_may_have_picked_one_thing_or_everything() -> None:
@@ -738,8 +747,8 @@ def test_everybody_may_have_picked_one_thing_or_everything() -> None:
         pl.DataFrame({"user": np.arange(40), "item": np.arange(40) % 4}),
         pl.DataFrame({"user": users, "item": items}),
     ):
-        model = CFNADE(threads=1).fit(table)
+        model = CFNADE(n_threads=1).fit(table)
         frame = model.recommend([0], n=9)
-        assert np.isfinite(frame["pick"].to_numpy()).all()
+        assert np.isfinite(frame["interaction_probability"].to_numpy()).all()
         assert model.recommend([0], n=9, exclude_seen=False).height == 4
         assert np.isfinite(model.similar_items(2)["similarity"].to_numpy()).all()

@@ -125,5 +125,5 @@ def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert number(r"held out whole: ([0-9.]+)", shown) > np.mean(gains) + 0.05
     assert shown.count("shape: (6, ") == 1
-    assert "times" in shown
+    assert "lift" in shown
     assert "similarity" in shown

@@ -259,7 +259,7 @@ def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture(scope="module")
 def trained() -> FittedModel:
     ratings = synthetic(150, 120, 4000, seed=1).ratings
-    return CFNADE(side="both", hidden=(12,), epochs=12, threads=1).fit(ratings).fitted_
+    return CFNADE(side="both", hidden=(12,), epochs=12, n_threads=1).fit(ratings).fitted_
 
 
 def test_the_history_of_a_trained_user_gives_what_the_user_gets(trained: FittedModel) -> None:

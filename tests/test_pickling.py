@@ -14,7 +14,7 @@ from tests.close import assert_close
 from cfnade import CFNADE, Dataset, synthetic
 from cfnade.inference.predictor import Predictor
 
-SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "threads": 1}
+SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def ratings() -> Dataset:
     [
         {"side": "user", **SMALL},
         {"side": "both", **SMALL},
-        {"side": "item", "lists": True, **SMALL},
+        {"side": "item", "learn_interactions": True, **SMALL},
     ],
     ids=["user", "both", "lists"],
 )

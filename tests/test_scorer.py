@@ -23,8 +23,9 @@ from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import scorer as module
 from cfnade.inference.explain import by_level, leave_each_out
+from cfnade.inference.objectives import means_of
 from cfnade.inference.query import Entities, KnownRatings
-from cfnade.inference.scorer import Scorer, means_of, softmax
+from cfnade.inference.scorer import Scorer, softmax
 
 FloatArray = npt.NDArray[np.float64]
 NEW_USER, NEW_ITEM = 5, 4

@@ -51,7 +51,7 @@ def loaded(lines: Lines, **options: Any) -> Any:
 def test_predictions_of_tiny_ratings_lie_among_them(name: str) -> None:
     lines = RATINGS[name]
     data = loaded(lines, scale="1-5")
-    model = CFNADE(minutes=1e-3, threads=1).fit(data)  # factor analyses alone
+    model = CFNADE(time_budget=1e-3, n_threads=1).fit(data)  # factor analyses alone
     users, items, ratings = zip(*lines, strict=True)
     predictions = np.asarray(model.predict(list(users), list(items)))
     assert np.isfinite(predictions).all()
@@ -67,13 +67,13 @@ def test_predictions_of_tiny_ratings_lie_among_them(name: str) -> None:
 def test_the_default_and_no_validation_part_do_not_fail_where_all_ratings_are_alike() -> None:
     data = loaded(RATINGS["three alike"], scale="1-5")
     for ratings in (data, apply_labels(data, np.full(3, TRAIN, np.uint8), "no validation")):
-        model = CFNADE(threads=1).fit(ratings)
+        model = CFNADE(n_threads=1).fit(ratings)
         assert float(np.asarray(model.predict(["b"], ["y"]))[0]) == pytest.approx(4, abs=0.2)
 
 
 @pytest.mark.parametrize("name", ["two of one user", "three", "one user", "one item"])
 def test_tiny_interactions_are_learned(name: str) -> None:
-    model = CFNADE(threads=1).fit(loaded(RATINGS[name], implicit=True))
+    model = CFNADE(n_threads=1).fit(loaded(RATINGS[name], implicit=True))
     assert len(model.recommend(RATINGS[name][0][0], n=1)) <= 1
 
 

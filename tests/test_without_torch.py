@@ -41,7 +41,7 @@ IMPORT = """
 import sys
 from cfnade import CFNADE, load, load_split, split, synthetic
 from cfnade.inference.predictor import Predictor
-model = CFNADE(hidden=(6,), seed=3)
+model = CFNADE(side="user", hidden=(6,), seed=3)
 assert model.get_params()["seed"] == 3
 assert "torch" not in sys.modules
 loaded = CFNADE.load(sys.argv[1])
@@ -53,7 +53,7 @@ assert "torch" not in sys.modules
 
 def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> None:
     ratings = synthetic(30, 20, 300, seed=3).ratings
-    CFNADE(side="user", hidden=(6,), epochs=1, threads=1).fit(ratings).save(tmp_path)
+    CFNADE(side="user", hidden=(6,), epochs=1, n_threads=1).fit(ratings).save(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", IMPORT, tmp_path], capture_output=True, text=True, check=False
     )
@@ -71,14 +71,14 @@ def asked(folder):
     stars = fitted.context.scale.values[-1]
     history = [item] if fitted.context.implicit else {item: stars}
     if fitted.needs_times:
-        predictor.predict_frame([user, 999], [other, other], times=50)
+        predictor.predict_frame([user, 999], [other, other], timestamp=50)
         return
     who = [{"user": user}] + ([{"history": history}] if fitted.takes_histories else [])
     predictor.recommend(user, n=3)
     predictor.similar_items(item, n=3)
     for one in who:
         predictor.ranked(**one, n=3, min_ratings=0)
-        predictor.ask(**one, n=3)
+        predictor.suggest_items_to_rate(**one, n=3)
         if fitted.rates:
             predictor.explain(item=other, **one)
     if fitted.takes_histories:

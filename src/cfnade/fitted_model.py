@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,11 @@ from cfnade.calibration.calibration import Calibration
 from cfnade.components import Axis, Member
 from cfnade.components.base import other_axis
 from cfnade.data.dataset import Dataset, match_tables
+from cfnade.exceptions import PredictionError
 from cfnade.implicit import InteractionModel
+from cfnade.utils.text import option
+
+Capability = Literal["ratings", "interactions", "histories", "context", "lists"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,43 @@ class FittedModel:
         """Whether a prediction needs to know when."""
         sides = (side for member in self.members for side in member.components.values())
         return any(side.needs_times for side in sides)
+
+    def require(self, *capabilities: Capability) -> None:
+        """Raise a PredictionError if the model lacks a capability.
+
+        Args:
+            *capabilities: "ratings": it predicts ratings; "interactions": it predicts which item is
+                next; "histories": it takes new users by their ratings; "context": it was saved with
+                the ratings of known users; "lists": its predictions do not depend on the time.
+        """
+        for capability in capabilities:
+            if not self._has(capability):
+                raise PredictionError(self._lacks(capability))
+
+    def _has(self, capability: Capability) -> bool:
+        return {
+            "ratings": self.rates,
+            "interactions": self.interaction_model is not None,
+            "histories": self.takes_histories,
+            "context": self.has_context,
+            "lists": not self.needs_times,
+        }[capability]
+
+    def _lacks(self, capability: Capability) -> str:
+        """Return the message for a missing capability."""
+        give_history = "give a history, or use" if self.takes_histories else "use"
+        return {
+            "ratings": "this model was trained on interactions, so it predicts no ratings; use "
+            "recommend()",
+            "interactions": "this model has not learned interactions; train one with "
+            f"{option('learn_interactions', True)}",
+            "histories": "this model is item-based: it knows only the users of its training data "
+            f"and takes no history of a new user; train one with {option('side', 'user')} for that",
+            "context": "this model was saved without the ratings that it conditions on, so it "
+            f"knows no user; {give_history} a copy that was saved with its context",
+            "lists": "the predictions of this model depend on the time of the rating, so it makes "
+            "no lists or explanations; train one without timestamps for these",
+        }[capability]
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:
         """Whether each user was not there in training. Returns (n,)."""

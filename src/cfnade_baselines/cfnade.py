@@ -69,7 +69,7 @@ class CFNADERatings(RatingPredictor):
 
     def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
         empty = train.select(np.empty(0, np.int64))
-        estimator = self._estimator().set_params(seed=seed, threads=n_threads)
+        estimator = self._estimator().set_params(seed=seed, n_threads=n_threads)
         estimator.fit(Split("comparison", train, valid, empty, empty, fingerprint=""))
         if estimator.diverged_ is not None:
             raise ModelError(f"cfnade diverged: {estimator.diverged_}")
@@ -101,7 +101,9 @@ class CFNADERatings(RatingPredictor):
             name: training.pop(name) for name in list(training) if name in estimator.get_params()
         }
         fields = _RECIPE_DEFAULTS | base.model | dict(self.model)
-        return estimator.set_params(side=base.side, settings=training, **arguments, **fields)
+        fields["use_timestamps"] = fields.pop("time", False)
+        options = arguments | fields | {"training_options": training}
+        return estimator.set_params(side=base.side, **options)
 
 
 def _append_unknown(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -15,9 +15,7 @@ SIZES = {"phone": 390, "tablet": 768, "desktop": 1280}
 
 def violations(visit: Visit) -> list[tuple[str, list[str]]]:
     """What axe objects to, by rule, with the markup at fault."""
-    visit.page.wait_for_function(
-        "document.getAnimations().every((one) => one.playState !== 'running')"
-    )
+    visit.still()
     found: dict[str, Any] = Axe().run(visit.page).response
     assert len(found["passes"]) > 15
     return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found["violations"]]

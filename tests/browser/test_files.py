@@ -163,7 +163,7 @@ def test_the_parser_and_writer_agree_with_python(visit: Visit) -> None:
         csv.writer(out, delimiter=",;\t"[at % 3], **style).writerows(table)  # type: ignore[arg-type]
         texts.append(out.getvalue())
     script = """async (given) => {
-        const { parse, write } = await import("/page/csv.js");
+        const { parse, write } = await import("/page/import_export.js");
         return [given.texts.map(parse), given.tables.map(write)];
     }"""
     parsed, written = visit.page.evaluate(script, {"texts": texts, "tables": tables})

@@ -48,11 +48,11 @@ def test_a_whole_visit_without_a_mouse(visit: Visit) -> None:
     _tab_to(page, "^knob$")
     visit.changing(lambda: page.keyboard.press("ArrowLeft"))
     assert page.locator("#knob").get_attribute("aria-valuetext") == "towards everybody, 1 of 4"
-    _tab_to(page, "^More for")
+    _tab_to(page, "More for")
     page.keyboard.press("Enter")
     _tab_to(page, r"^Why\?")
     page.keyboard.press("Enter")
-    assert re.match("More for", _focused(page))  # the menu closes and keeps the focus
+    assert "More for" in _focused(page)  # the menu closes and keeps the focus
     expect(page.locator(".item-card").first.locator(".moves li")).to_have_count(3)
     _tab_to(page, "^Remove Alien", key="Shift+Tab")
     page.keyboard.press("Enter")
@@ -124,7 +124,7 @@ def test_everything_has_a_name_and_a_place(visit: Visit) -> None:
 
 def test_the_focus_can_be_seen(visit: Visit) -> None:
     page = visit.page
-    for wanted in ("^search$", "^undo$|^import$", "^knob$", "^Rate it", "^More for"):
+    for wanted in ("^search$", "^undo$|^import$", "^knob$", "^Rate it", "More for"):
         _tab_to(page, wanted)
         width = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
         assert width == "2px", wanted

@@ -53,6 +53,11 @@ def test_a_visit_to_movielens(visit_to: Open, real_data: Path, movielens: str) -
         visit.settled()
         firsts.append(visit.listed()[0])
     assert len(set(firsts)) > 1  # tastes differ, so do lists
+    expect(page.locator("#genre-chips button")).to_have_count(18)
+    asked = visit.changing(page.locator("#genre-chips button", has_text="Horror").click)
+    assert asked["genres"] == ["Horror"]
+    page.click("#no-chips")
+    visit.settled()
     visit.picture("movielens")
 
     assert "The Matrix" in visit.find("the matirx").first.inner_text()

@@ -118,7 +118,7 @@ def test_more_like_this_and_back(visit_to: Open, picks: str) -> None:
     visit.settled()
     expect(page.get_by_role("heading", name="More like Notting Hill (1999)")).to_be_visible()
     like = told.value.json()
-    assert (like["item"], like["by"]) == (ITEM["Notting Hill (1999)"], "times")
+    assert (like["item"], like["metric"]) == (ITEM["Notting Hill (1999)"], "lift")
     titles = [re.sub(r"^(.*), The\b", r"\1", film["title"]) for film in like["items"]]
     assert _short(visit.listed()) == [
         f"{re.split(r'[ ,:]', one)[0]} {one[-5:-1]}" for one in titles

@@ -105,8 +105,10 @@ def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str
 
 def test_mapping_is_linear_and_to_the_nearest_level(visit: Visit) -> None:
     script = """async ([values, given, low, high]) => {
-        const { makeScale } = await import("/page/scale.js");
-        return given.map((x) => makeScale({ ratings: true, scale: values }).from(x, low, high));
+        const { makeScale } = await import("/page/format.js");
+        return given.map((x) => makeScale(
+            { capabilities: { ratings: true }, scale: values },
+        ).from(x, low, high));
     }"""
     scales = ["1-5", "0.5-5/0.5", "1-10", "1-100", "0-4"]
     for scale, (low, high, step) in product(scales, [(0.5, 5, 0.5), (1, 10, 1), (0, 100, 1)]):
@@ -122,7 +124,7 @@ def test_mapping_is_linear_and_to_the_nearest_level(visit: Visit) -> None:
 
 def test_shapes_of_scales(visit: Visit) -> None:
     script = """async (scales) => {
-        const { shapesOf } = await import("/page/stars.js");
+        const { shapesOf } = await import("/page/rating_input.js");
         return scales.map((values) => shapesOf(values)?.map((sides) => sides.join(" ")) ?? null);
     }"""
     whole = "left right"
@@ -140,7 +142,7 @@ def test_shapes_of_scales(visit: Visit) -> None:
 
 def test_long_scales_share_bars_and_lose_no_probability(visit: Visit) -> None:
     script = """async (values) => {
-        const { bars } = await import("/page/scale.js");
+        const { bars } = await import("/page/format.js");
         const same = values.map(() => 1 / values.length);
         return bars(values, same, same);
     }"""

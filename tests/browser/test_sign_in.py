@@ -12,6 +12,7 @@ from tests.browser.conftest import Open, Serve
 from tests.browser.visit import Visit
 
 from cfnade.online.event_store import EventStore
+from cfnade.server.auth import Authenticator
 
 
 @pytest.fixture
@@ -61,6 +62,31 @@ def test_what_is_rated_under_a_name_comes_back_on_another_device(
     expect(here.page.locator("#rated li")).to_have_count(0)
     assert len(kept(store, 1)) == 1  # signing out takes nothing back
     here.page.screenshot(path=here.pictures / "sign-in.png")
+
+
+def test_a_name_that_cannot_be_used_is_refused_with_a_reason(
+    visit_to: Open, serve: Serve, films: Path, store: EventStore
+) -> None:
+    visit = visit_to(serve(films, store_url=store.name))
+    visit.arrive()
+    expect(visit.page.get_by_text("A name is no password")).to_be_visible()
+    visit.page.fill("#sign-name", "anna/ben")
+    visit.page.click("#sign-in button")
+    expect(visit.page.locator("#error")).to_contain_text("A name has no slash.")
+
+
+def test_with_a_key_nobody_signs_in_by_a_name_and_a_token_opens_the_page(
+    visit_to: Open, serve: Serve, films: Path, store: EventStore
+) -> None:
+    key = "a key of this test"
+    visit = visit_to(serve(films, store_url=store.name, api_key=key))
+    visit.refusals_expected = True
+    visit.page.goto(visit.url)
+    visit.page.fill("#key-text", Authenticator(key).issue_token("anna", 600))
+    visit.page.click("#key-form button")
+    visit.settled()
+    assert len(visit.listed()) >= 10
+    expect(visit.page.locator("#people")).to_be_hidden()
 
 
 def test_without_a_store_nobody_is_asked_to_sign_in(visit: Visit) -> None:

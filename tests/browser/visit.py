@@ -117,8 +117,12 @@ class Visit:
         self.settled()
         return report.inner_text()
 
+    def still(self) -> None:
+        """Until films that change places have arrived."""
+        self.page.wait_for_function(_STILL)
+
     def picture(self, name: str, *, whole: bool = False) -> None:
-        self.page.wait_for_function(_STILL)  # films that change places have arrived
+        self.still()
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=whole)
 
     # -- seeing --------------------------------------------------------------------------------

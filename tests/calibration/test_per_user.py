@@ -38,7 +38,7 @@ from cfnade.data.scale import Scale
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.objectives import resolve_objective
+from cfnade.inference.objectives import Objective
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Entities, KnownRatings, Query
 from cfnade.inference.scorer import Scorer
@@ -122,11 +122,11 @@ def test_pairs_equal_the_formula(kind: str) -> None:
     fitted = model_with_preferences(kind)
     predictor, times = Predictor(fitted), NOW if "time" in kind else None
     users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
-    said = predictor.predict_proba(users * 10, items + 100, times=times)
+    said = predictor.predict_proba(users * 10, items + 100, timestamp=times)
     np.testing.assert_allclose(said.reshape(USERS, ITEMS, -1), expected(kind), atol=2e-6)
     plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
-    assert np.abs(plain.predict_proba(users * 10, items + 100, times=times) - said).max() > 0.01
-    one = predictor.predicted(np.arange(ITEMS), 30, times=times)  # as a service asks
+    assert np.abs(plain.predict_proba(users * 10, items + 100, timestamp=times) - said).max() > 0.01
+    one = predictor.predicted(np.arange(ITEMS), 30, timestamp=times)  # as a service asks
     np.testing.assert_allclose(one.probabilities, expected(kind)[3], atol=2e-6)
 
 
@@ -146,9 +146,7 @@ def test_histories_equal_the_formula(kind: str) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-@pytest.mark.parametrize(
-    "how", [{}, {"rank": "at_least", "threshold": 4.5}, {"rank": "quantile", "quantile": 0.8}]
-)
+@pytest.mark.parametrize("how", [{}, {"rank_by": "threshold", "threshold": 4.5}])
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen: bool) -> None:
     predictor = Predictor(model_with_preferences(kind))
@@ -157,12 +155,10 @@ def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen
         known = {i for u, i in known_cells(data) if u == user}
         chances, scores = expected(kind)[user], {}
         for item in set(range(ITEMS)) - (known if seen else set()):
-            reached = np.append(0.0, np.cumsum(chances[item]))
             scores[item] = {
-                "expected": float(chances[item] @ values),
-                "at_least": float(chances[item][values >= 4.5].sum()),
-                "quantile": float(np.interp(0.8, reached, np.append(values - 0.25, 5.25))),
-            }[how.get("rank", "expected")]
+                "prediction": float(chances[item] @ values),
+                "threshold": float(chances[item][values >= 4.5].sum()),
+            }[how.get("rank_by", "prediction")]
         frame = predictor.recommend(user * 10, n=3, exclude_seen=seen, min_ratings=0, **how)
         first = sorted(scores, key=lambda item: (-round(scores[item], 5), item))[:3]
         assert (frame["item"] - 100).to_list() == first
@@ -177,7 +173,7 @@ def test_an_item_that_is_best_without_its_own_rating_is_found() -> None:
     rated = known([5], [5])
     scores = np.tile(np.linspace(0.0, 0.5, 10), (ITEMS, 1))
     scores[5] = np.linspace(0.0, 0.45, 10)  # it would be the last one if all leaned alike
-    by = resolve_objective("at_least", 4.5, None, fitted.context.scale)
+    by = Objective("threshold", fitted.context.scale, 4.5)
     result = best_of(scores, np.ones(ITEMS, bool), 1, by, None, rated=rated, among=fitted)
     chances = np.exp(scores[5]) / np.exp(scores[5]).sum()
     assert result.items.tolist() == [5]
@@ -197,9 +193,8 @@ def test_evaluation_scores_what_is_predicted() -> None:
 OF_NEW = Calibration(2.4, tuple(np.linspace(0.6, -0.3, 10).tolist()), 0.7)
 
 
-@pytest.mark.parametrize("rank", ["at_least", "quantile"])
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
-def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
+def test_new_users_have_a_separate_calibration(kind: str) -> None:
     fitted = model_with_preferences(kind)
     apart, as_known = (replace(fitted, calibration_of_new=one) for one in (OF_NEW, None))
     history = history_of(fitted.context, 3)
@@ -214,8 +209,8 @@ def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
     assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
     one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
     assert_close(one, other)
-    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank=rank)
-    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank=rank)
+    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank_by="threshold")
+    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank_by="threshold")
     assert first["item"].to_list() == whole["item"].to_list()[:2]
     assert whole["score"].is_sorted(descending=True)
     np.testing.assert_allclose(
@@ -228,8 +223,8 @@ def test_new_users_have_a_separate_calibration(kind: str, rank: Any) -> None:
 def test_trained_and_new_users_are_listed_together() -> None:
     """Their temperatures differ, and each gets the list of a request of its own."""
     fitted = replace(model_with_preferences("user"), calibration_of_new=OF_NEW)
-    scorer, by = Scorer(fitted), resolve_objective("at_least", 4.0, None, fitted.context.scale)
     context = fitted.context
+    scorer, by = Scorer(fitted), Objective("threshold", context.scale, 4.0)
     people = joined(
         [
             stored(context, 0),
@@ -256,7 +251,7 @@ def test_unknown_users_get_uncalibrated_item_frequencies(kind: str) -> None:
     for item in range(ITEMS):
         counts = np.bincount(data.levels[data.items == item], minlength=10)
         expected_values = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
-        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], times=times)
+        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], timestamp=times)
         np.testing.assert_allclose(said[0], expected_values, atol=1e-6)
         if times is None:
             new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})

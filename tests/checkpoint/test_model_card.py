@@ -14,7 +14,7 @@ from cfnade import CFNADE, synthetic
 from cfnade.checkpoint.model_card import CARD, render
 from cfnade.data.synthetic import synthetic_interactions
 
-SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 1, "threads": 1}
+SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 1, "n_threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_without_context_the_card_says_so(model: CFNADE, tmp_path: Path) -> None
 
 def test_a_model_of_interactions_has_a_card(tmp_path: Path) -> None:
     picks = synthetic_interactions(users=40, items=20, per_user=6, seed=1).interactions
-    CFNADE(threads=1).fit(picks).save(tmp_path)
+    CFNADE(n_threads=1).fit(picks).save(tmp_path)
     text = (tmp_path / CARD).read_text()
     assert "which of 20 items a user interacts with next" in text
     assert head(text)["license"] == "other"

@@ -234,3 +234,15 @@ def test_interactions_are_converted_and_split(shell: Shell, plays: Path, tmp_pat
     assert done.code == 0, done.err
     assert "test.parquet: 2 interactions" in done.out
     assert load(tmp_path / "parts" / "test.parquet").implicit
+
+
+def test_a_split_does_not_replace_another_one(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    rows = [f"{u},{i},{1 + u * i % 5}" for u in range(20) for i in range(20)]
+    path.write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    for seed, code in ((0, 0), (0, 0), (1, 1)):
+        done = shell("data", "split", path, f"paper:{seed}", "--out", tmp_path / "parts")
+        assert done.code == code, done
+    assert "has another split" in done.said
+    done = shell("data", "split", path, "paper:0", "--out", path)
+    assert done.err.endswith("ratings.csv: is a file; give a folder\n")

@@ -15,7 +15,7 @@ from cfnade import CFNADE, synthetic
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    made = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1, threads=1)
+    made = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1, n_threads=1)
     made.fit(synthetic(30, 20, 300, seed=3).ratings).save(folder)
     return folder
 
@@ -35,7 +35,7 @@ def test_a_page_and_a_graph_are_written(shell: Shell, model: Path, tmp_path: Pat
 
 def test_the_page_is_told_what_items_are(shell: Shell, model: Path, tmp_path: Path) -> None:
     assert shell("export", "site", model, tmp_path / "site", "--item-name", "Book").code == 0
-    assert json.loads((tmp_path / "site" / "model.json").read_text())["noun"] == "book"
+    assert json.loads((tmp_path / "site" / "model.json").read_text())["item_name"] == "book"
     done = shell("export", "site", model, tmp_path / "b", "--item-name", "b2")
     assert done.code == 1
     assert "no word" in done.said
@@ -50,8 +50,21 @@ def test_a_file_is_no_place_for_a_page(shell: Shell, model: Path, tmp_path: Path
     assert (tmp_path / "site").read_text() == "mine"
 
 
+def test_a_model_is_not_overwritten_by_a_page(shell: Shell, model: Path) -> None:
+    before = {path: path.read_bytes() for path in model.iterdir()}
+    done = shell("export", "site", model, model)
+    assert (done.code, "is the folder of a saved model" in done.said) == (1, True)
+    assert {path: path.read_bytes() for path in model.iterdir()} == before
+
+
+def test_a_graph_is_written_to_a_file(shell: Shell, model: Path, tmp_path: Path) -> None:
+    for out, message in (("x", "must end in .onnx"), ("no/x.onnx", "there is no folder")):
+        done = shell("export", "onnx", model, tmp_path / out)
+        assert (done.code, message in done.said) == (1, True), done.said
+
+
 def test_a_refusal_names_the_option_once(shell: Shell, tmp_path: Path) -> None:
-    made = CFNADE(side="item", hidden=(4,), epochs=1, threads=1)
+    made = CFNADE(side="item", hidden=(4,), epochs=1, n_threads=1)
     made.fit(synthetic(30, 20, 300, seed=3).ratings).save(tmp_path / "items")
     done = shell("export", "site", tmp_path / "items", tmp_path / "site")
     assert done.code == 1

@@ -49,7 +49,7 @@ def test_titles_in_tables_are_safe(capsys: pytest.CaptureFixture[str]) -> None:
             "item": ["a", "\x1b[2Jb"],
             "title": ["\x1b]0;t\x07\u202eAlien", ""],
             "similarity": [0.5, 0.4],
-            "known_of_item": [3, 2],
+            "n_item_ratings": [3, 2],
         }
     )
     print_similar(frame)

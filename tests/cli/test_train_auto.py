@@ -32,10 +32,9 @@ def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, mod
     assert {"user-samples", "user-factors", "item-factors"} <= {
         one["side"] for one in facts["tried"]
     }
-    assert facts["auto"] == {"minutes": 0.1, "lists": None, "refit": False}
     assert (
-        CFNADE.load(model).get_params() | {"threads": 1}
-        == CFNADE(minutes=0.1, threads=1).get_params()
+        CFNADE.load(model).get_params() | {"n_threads": 1}
+        == CFNADE(time_budget=0.1, n_threads=1).get_params()
     )
     for command in (("evaluate", model), ("recommend", model, "--user", "1")):
         assert shell(*command).code == 0
@@ -65,7 +64,7 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
             "--epochs 3: describes a model, and --side auto chooses models itself",
         ),
         (("--side", "user", "--time-budget", "3"), "--time-budget 3.0: is for --side auto"),
-        (("--time-budget", "0"), "minutes (=0.0) must be"),
+        (("--time-budget", "0"), "--time-budget 0.0: must be a number above 0"),
         (("--without-context",), "train with --side user to share a model without ratings"),
     ],
 )

@@ -92,9 +92,9 @@ def test_predict_takes_times_from_a_column_or_one_for_all(
         frame = pl.read_csv(io.StringIO(done.out))
         return [float(value) for value in frame["prediction"]]
 
-    each = timed.predict(*cells, times=moments).tolist()
+    each = timed.predict(*cells, timestamp=moments).tolist()
     assert predicted(timed_model, moments) == predicted(timed_model, dates) == pytest.approx(each)
-    once = timed.predict(*cells, times=moments[1]).tolist()
+    once = timed.predict(*cells, timestamp=moments[1]).tolist()
     assert once != pytest.approx(each)
     for at in ("2005-09-06", str(moments[1]), f"{moments[1]}000"):  # milliseconds, too
         assert predicted(timed_model, moments, "--timestamp", at) == pytest.approx(once)

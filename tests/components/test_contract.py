@@ -199,7 +199,7 @@ def test_the_moment_is_read_from_features_and_makes_no_lists() -> None:
     trained = side.torch_scores(side.network, draw).detach().numpy()
     np.testing.assert_allclose(trained, answer[order], rtol=1e-6, atol=1e-6)
     assert side.learns is None
-    with pytest.raises(PredictionError, match="needs to know when; give times="):
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp="):
         scorer.score_pairs(replace(query, times=None).pairs("user"))
     questions: list[Callable[[], object]] = [
         lambda: scorer.score_columns(RATINGS.rows("user")),

@@ -29,7 +29,7 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 SIDES = ["toy", "user+toy", "toy+item", "item+toy"]
-SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 16, "threads": 1}
+SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 3, "batch_rows": 16, "n_threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_it_is_continued_and_seeds_are_averaged(ratings: Dataset) -> None:
     one, other = (model.fitted_.members[0].arrays() for model in (first, again))
     for name, tensor in one.items():
         np.testing.assert_allclose(tensor, other[name], atol=1e-6)
-    assert len(fit(ratings, "user+toy", seeds=2).fitted_.members) == 2
+    assert len(fit(ratings, "user+toy", n_seeds=2).fitted_.members) == 2
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -18,7 +18,7 @@ USERS, ITEMS = 260, 60
 def saved_model(folder: Path) -> Path:
     """A model that reads what people rated, trained for two epochs."""
     parts = split(synthetic(USERS, ITEMS, 6_000, seed=3).ratings, "paper:1")
-    model = CFNADE(side="user", ridge=0, hidden=(8,), epochs=2, seed=1, threads=1).fit(parts)
+    model = CFNADE(side="user", ridge=0, hidden=(8,), epochs=2, seed=1, n_threads=1).fit(parts)
     model.save(folder)
     parquet = {
         "user": parts.test.user_ids[parts.test.users],

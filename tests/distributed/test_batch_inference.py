@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("crowd", [known()[200:], newcomers()], ids=["known", "new"])
-@pytest.mark.parametrize("options", [{}, {"n": 3, "rank": "quantile", "exclude_seen": False}])
+@pytest.mark.parametrize("options", [{}, {"n": 3, "rank_by": "threshold", "exclude_seen": False}])
 def test_a_list_has_the_same_bits_in_any_company(
     model: Path, crowd: pl.DataFrame, options: dict[str, Any]
 ) -> None:

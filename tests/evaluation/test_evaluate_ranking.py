@@ -252,7 +252,7 @@ def test_the_estimator_scores_its_lists() -> None:
     table = {"user": cells // 20, "item": cells % 20, "rating": rng.integers(1, 6, 600)}
     train = {name: column[:300] for name, column in table.items()}
     test = {name: column[300:] for name, column in table.items()}
-    model = CFNADE(hidden=(3,), epochs=1).fit(train)
+    model = CFNADE(side="user", hidden=(3,), epochs=1).fit(train)
     result = model.evaluate_ranking(test, k=5, threshold=5)
     assert result.threshold == 5
     assert 0 < result.by_k[5]["ndcg"].mean < 1
@@ -261,7 +261,7 @@ def test_the_estimator_scores_its_lists() -> None:
 def test_lists_of_interactions_are_scored_as_they_are_listed() -> None:
     made = synthetic_interactions(80, 25, 7, seed=0)
     parts = split(made.interactions, "paper:0")
-    model = CFNADE(threads=1).fit(parts)
+    model = CFNADE(n_threads=1).fit(parts)
     result = model.evaluate_ranking(parts.test, k=5)
     interactions, context = model.fitted_.interaction_model, model.fitted_.context
     assert interactions is not None

@@ -19,6 +19,13 @@ from typing import Any
 import numpy as np
 
 FIELDS: dict[str, dict[str, str]] = {
+    "*": {
+        "n_item_ratings": "known_of_item",
+        "n_user_ratings": "known_of_user",
+        "n_hidden_items": "hidden",
+        "interaction_probability": "pick",
+        "lift": "times",
+    },
     "*data info*": {"min": "least", "max": "most"},
     "cli evaluate*": {"n_users": "people", "n_skipped_users": "without", "by_k": "at"},
     "cli store info": {
@@ -28,7 +35,6 @@ FIELDS: dict[str, dict[str, str]] = {
     },
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
-# Such as {"*": {"n_hidden_items": "hidden"}, "http * explain pick*": {"lift": "times"}}.
 
 VALUES: dict[str, dict[str, str]] = {}
 """By pattern of cases: {text now: text before}, for values such as names of components."""
@@ -198,7 +204,7 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 def probabilities(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The distribution of each pair."""
-    return model.predict_proba(users, items, **({} if when is None else {"times": when}))
+    return model.predict_proba(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[int]) -> Any:
@@ -208,7 +214,7 @@ def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[i
 
 def expected(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The expected rating of each pair, without calibration."""
-    return model.predict(users, items, **({} if when is None else {"times": when}))
+    return model.predict(users, items, **({} if when is None else {"timestamp": when}))
 
 
 def top(model: Any, users: list[int], n: int) -> list[dict[str, Any]]:
@@ -227,7 +233,9 @@ def estimator(frame: Any, seed: int) -> Any:
     """A model that the public estimator fits to a frame: user-based, 8 hidden units, 2 epochs."""
     from cfnade import CFNADE
 
-    model = CFNADE(side="user", hidden=(8,), epochs=2, batch_rows=16, threads=1, seed=seed, ridge=0)
+    model = CFNADE(
+        side="user", hidden=(8,), epochs=2, batch_rows=16, n_threads=1, seed=seed, ridge=0
+    )
     return model.fit(frame)
 
 

@@ -72,7 +72,7 @@ def test_the_best_question_is_that_of_brute_force(
     monkeypatch.setattr("cfnade.inference.active_learning._PIECE", 2)  # so that bounds cut some off
     raws, values = predictor.items.table, predictor.scale.values
     history = {int(raws[item]): values[level] for item, level in rated.items()}
-    asked = predictor.ask(history=history, n=4)
+    asked = predictor.suggest_items_to_rate(history=history, n=4)
     known = dict(rated)
     for item, reduction in asked.select("item", "reduction").iter_rows():
         open_ = set(range(len(raws))) - set(known)
@@ -128,25 +128,27 @@ def test_every_answer_makes_less_unknown(predictor: Predictor) -> None:
 
 def test_nothing_is_asked_twice_or_against_a_wish(predictor: Predictor) -> None:
     raws = predictor.items.table.tolist()
-    first = predictor.ask(history={}, n=3)["item"].to_list()
-    second = predictor.ask(history={first[0]: 3.0}, n=ITEMS, without=first[1:2])
+    first = predictor.suggest_items_to_rate(history={}, n=3)["item"].to_list()
+    second = predictor.suggest_items_to_rate(
+        history={first[0]: 3.0}, n=ITEMS, exclude_items=first[1:2]
+    )
     assert not set(first[:2]) & set(second["item"])
     assert len(second) == len(raws) - 2
     assert second["item"].n_unique() == len(second)
-    assert second.columns == ["rank", "item", "title", "reduction", "known_of_item"]
+    assert second.columns == ["rank", "item", "title", "reduction", "n_item_ratings"]
     with pytest.raises(PredictionError, match="n "):
-        predictor.ask(history={}, n=0)
+        predictor.suggest_items_to_rate(history={}, n=0)
 
 
 def test_what_few_can_answer_is_not_asked_first(predictor: Predictor) -> None:
     """An item that nobody rated would tell something, too, but nobody could say it."""
     counts = predictor.item_counts
-    asked = predictor.ask(history={}, n=5)["known_of_item"]
+    asked = predictor.suggest_items_to_rate(history={}, n=5)["n_item_ratings"]
     assert asked.min() > np.median(counts) / 2  # type: ignore[operator]
 
 
 def test_without_a_posterior_the_best_known_come_first() -> None:
     plain = made("both")
-    asked = plain.ask(history={}, n=5)
+    asked = plain.suggest_items_to_rate(history={}, n=5)
     assert asked["reduction"].null_count() == 5
-    assert asked["known_of_item"].to_list() == sorted(plain.item_counts.tolist())[::-1][:5]
+    assert asked["n_item_ratings"].to_list() == sorted(plain.item_counts.tolist())[::-1][:5]

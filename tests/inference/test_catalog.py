@@ -199,9 +199,9 @@ def test_a_typed_number_is_an_id_before_it_is_a_title() -> None:
 def test_search_and_match_speak_of_raw_ids() -> None:
     ask = predictor()
     frame = ask.search("matrx", limit=3)
-    assert frame.columns == ["item", "title", "known_of_item", "distance"]
+    assert frame.columns == ["item", "title", "n_item_ratings", "distance"]
     assert frame["item"].to_list() == [100, 101]
-    assert frame["known_of_item"].to_list() == [
+    assert frame["n_item_ratings"].to_list() == [
         int((ask.fitted.context.items == i).sum()) for i in (0, 1)
     ]
     assert frame["distance"].is_sorted()

@@ -72,7 +72,9 @@ def alikeness(predictor: Predictor, items: Any) -> float:
     return float((alike.sum() - len(items)) / (len(items) * (len(items) - 1)))
 
 
-@pytest.mark.parametrize("how", [{}, {"rank": "expected"}, {"rank": "quantile", "quantile": 0.4}])
+@pytest.mark.parametrize(
+    "how", [{}, {"rank_by": "prediction"}, {"rank_by": "threshold", "threshold": 4}]
+)
 def test_recommended_items_are_less_alike_and_come_from_a_longer_list(how: dict[str, Any]) -> None:
     predictor = Predictor(rated_model())
     plain, other = (

@@ -108,15 +108,15 @@ def test_unknown_ids_are_refused() -> None:
         predictor.explain(item=101)
 
 
-@pytest.mark.parametrize("of", ["rating", "pick"])
+@pytest.mark.parametrize("target", ["rating", "interaction"])
 @pytest.mark.parametrize("who", [{"user": 4}, {"history": {1: 5, 2: 3, 9: 1}}])
 def test_an_explanation_can_be_cancelled_between_pieces_of_work(
-    of: Any, who: dict[str, Any]
+    target: Any, who: dict[str, Any]
 ) -> None:
     predictor, event = Predictor(rated_model("both")), threading.Event()
     with cancelled_by(event):
-        whole = predictor.explain(item=30, of=of, **who)
-    assert whole.equals(predictor.explain(item=30, of=of, **who))
+        whole = predictor.explain(item=30, target=target, **who)
+    assert whole.equals(predictor.explain(item=30, target=target, **who))
     event.set()
     with pytest.raises(ComputationCancelledError), cancelled_by(event):
-        predictor.explain(item=30, of=of, **who)
+        predictor.explain(item=30, target=target, **who)

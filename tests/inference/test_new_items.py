@@ -50,8 +50,8 @@ def test_new_people_and_new_items_go_together(kind: str) -> None:
     frame = predictor.predict_frame(users, items, **given)
     assert frame["item"].to_list() == ["101", "new", "new", "102", "new"]
     assert frame["title"].to_list()[1] is None
-    assert frame["known_of_item"].to_list()[1:3] == [3, 3]
-    assert frame["known_of_user"].to_list()[2] == len(new)
+    assert frame["n_item_ratings"].to_list()[1:3] == [3, 3]
+    assert frame["n_user_ratings"].to_list()[2] == len(new)
     for place, (user, item) in enumerate(zip(users, items, strict=True)):
         alone = predictor.predict(user, item, **given)
         np.testing.assert_allclose(frame["prediction"][place], alone[0], atol=1e-6)
@@ -89,8 +89,10 @@ def test_new_items_that_cannot_be_read_are_refused(given: Any, message: str) -> 
 
 
 def test_models_that_take_no_new_items_say_so() -> None:
-    with pytest.raises(PredictionError, match="knows time and takes no new items"):
-        Predictor(make("both", time=True)).predict(10, "new", new_items={"new": GIVEN}, times=50)
+    with pytest.raises(PredictionError, match="depend on time, and new items have none"):
+        Predictor(make("both", time=True)).predict(
+            10, "new", new_items={"new": GIVEN}, timestamp=50
+        )
     fitted = make("user")
     empty = replace(fitted, context=fitted.context.select(np.arange(0)), has_context=False)
     with pytest.raises(PredictionError, match="saved without the ratings"):

@@ -79,15 +79,15 @@ def test_every_cell_is_what_the_model_says_without_that_cell(kind: str) -> None:
     predictor = Predictor(fitted)
     assert fitted.calibration is not None
     honest = fitted.calibration.apply(flat, values)
-    said = predictor.predict_proba(users, items, times=times)
+    said = predictor.predict_proba(users, items, timestamp=times)
     np.testing.assert_allclose(said, honest, atol=2e-6)
     np.testing.assert_allclose(
-        predictor.predict(users, items, times=times), flat @ values, atol=1e-5
+        predictor.predict(users, items, timestamp=times), flat @ values, atol=1e-5
     )
     plain = Predictor(replace(fitted, calibration=None))
-    np.testing.assert_allclose(plain.predict_proba(users, items, times=times), flat, atol=2e-6)
+    np.testing.assert_allclose(plain.predict_proba(users, items, timestamp=times), flat, atol=2e-6)
     for user in (0, UNTRAINED_USER, NEW_USER):  # a few are answered one by one
-        few = plain.predict_proba(user * 10, fitted.context.item_ids, times=times)
+        few = plain.predict_proba(user * 10, fitted.context.item_ids, timestamp=times)
         np.testing.assert_allclose(few, raw[user], atol=2e-6)
 
 
@@ -105,7 +105,7 @@ def test_a_history_is_read_without_the_item_that_is_asked_for(kind: str) -> None
         assert_close(listed, said)
         one = predictor.predicted(np.arange(ITEMS), history=history)
         assert_close(one.predictions, said)
-        assert one.known_of_user.tolist() == [len(history)] * ITEMS
+        assert one.n_user_ratings.tolist() == [len(history)] * ITEMS
         if kind.startswith("user"):  # weights of users are nowhere: it is the same person
             known = predictor.predict(user * 10, TRAINED_ITEMS)
             np.testing.assert_allclose(known, said[np.array(TRAINED_ITEMS) - 100], atol=2e-6)
@@ -170,8 +170,8 @@ def test_unknown_ids_follow_the_rule_and_are_counted(kind: str) -> None:
     raw = np.array([literal(fitted, u, i) for u, i in indices])
     np.testing.assert_allclose(frame["prediction"], raw @ data.scale.array(), atol=1e-5)
     of_user, of_item = (data.users == 0).sum(), (data.items == 1).sum()
-    assert frame["known_of_user"].to_list() == [of_user, 0, of_user, 0, 0, of_user]
-    assert frame["known_of_item"].to_list() == [of_item, of_item, 0, 0, of_item, 0]
+    assert frame["n_user_ratings"].to_list() == [of_user, 0, of_user, 0, 0, of_user]
+    assert frame["n_item_ratings"].to_list() == [of_item, of_item, 0, 0, of_item, 0]
     assert frame["user"].to_list() == users
     assert frame["item"].to_list() == items
     assert frame["title"].to_list() == ["Film 1", "Film 1", None, None, "Film 1", None]
@@ -194,11 +194,11 @@ def test_the_frame_holds_the_distribution() -> None:
 def test_one_time_for_all_is_that_time_for_each() -> None:
     predictor = Predictor(fitted_of("both-time"))
     users, items = [0, 10, 20], [100, 101, 102]
-    said = predictor.predict(users, items, times=7)
-    assert_close(said, predictor.predict(users, items, times=[7, 7, 7]))
-    one = predictor.predicted(predictor.items.indices([100]), 0, times=7)
+    said = predictor.predict(users, items, timestamp=7)
+    assert_close(said, predictor.predict(users, items, timestamp=[7, 7, 7]))
+    one = predictor.predicted(predictor.items.indices([100]), 0, timestamp=7)
     assert_close(one.predictions, said[:1])
-    assert np.abs(said - predictor.predict(users, items, times=70)).max() > 1e-3
+    assert np.abs(said - predictor.predict(users, items, timestamp=70)).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_ids_may_come_in_any_sequence(users: Any, items: Any) -> None:
 def test_ids_too_large_for_the_table_are_unknown_not_wrapped() -> None:
     predictor = Predictor(make("user"))
     huge = np.array([2**64 - 1, 2**63 + 100], np.uint64)
-    assert predictor.predict_frame([0, 0], huge)["known_of_item"].to_list() == [0, 0]
+    assert predictor.predict_frame([0, 0], huge)["n_item_ratings"].to_list() == [0, 0]
 
 
 def test_no_cells_no_answers() -> None:
@@ -301,7 +301,7 @@ def test_an_unknown_user_of_an_item_based_model_gets_what_the_mean_user_would() 
         ]
         chances = np.mean([np.exp(one) / np.exp(one).sum() for one in scores], axis=0)
         assert prediction == pytest.approx(chances @ stars, abs=1e-5)
-    assert frame["known_of_user"].to_list() == [0, 0, 0]
+    assert frame["n_user_ratings"].to_list() == [0, 0, 0]
 
 
 def test_text_ids_and_missing_titles() -> None:
@@ -363,10 +363,10 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
         )
         for one in (shared, whole)
     ]
-    columns = ["item", "title", "prediction", "known_of_user", "hidden"]
+    columns = ["item", "title", "prediction", "n_user_ratings", "n_hidden_items"]
     assert_close(lists[0].select(columns), lists[1].select(columns))
     trained = fitted.trained_on["item"].sum(1)
-    assert lists[0]["known_of_item"].to_list() == [
+    assert lists[0]["n_item_ratings"].to_list() == [
         trained[raw - 100] for raw in lists[0]["item"].to_list()
     ]
     given = {"me": history}
@@ -377,7 +377,9 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
     assert_close(
         shared.explain(history=history, item=105), whole.explain(history=history, item=105)
     )
-    remedy = "saved without the ratings.*give a history, or use a copy saved with its context"
+    remedy = (
+        "saved without the ratings.*give a history, or use a copy that was saved with its context"
+    )
     with pytest.raises(PredictionError, match=remedy):
         shared.predict([0], [100])
     with pytest.raises(PredictionError, match=remedy):
@@ -390,7 +392,9 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
 
 def test_an_item_based_model_without_context_says_so() -> None:
     shared = Predictor(drop_context(make("item")))
-    with pytest.raises(PredictionError, match=r"saved without the ratings.*; use a copy saved"):
+    with pytest.raises(
+        PredictionError, match=r"saved without the ratings.*; use a copy that was saved"
+    ):
         shared.predict([0], [100])
 
 
@@ -445,7 +449,7 @@ def test_unknown_items_of_a_history_are_counted_and_say_nothing(
     assert "2 of 3 items in a history are unknown" in caplog.text
     assert_close(predictor.recommend(history=person), predictor.recommend(history={101: 5}))
     said = predictor.predict_frame("me", 105, histories={"me": person})
-    assert said["known_of_user"].to_list() == [1]
+    assert said["n_user_ratings"].to_list() == [1]
 
 
 @pytest.mark.parametrize(
@@ -482,16 +486,16 @@ def test_lists_need_users_or_a_history() -> None:
 
 def test_a_model_that_knows_time_refuses_what_has_none() -> None:
     predictor = Predictor(fitted_of("both-time"))
-    with pytest.raises(PredictionError, match="needs to know when; give times="):
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp="):
         predictor.predict([0], [100])
-    with pytest.raises(PredictionError, match="takes no histories"):
-        predictor.predict("me", 100, histories={"me": {101: 5}}, times=NOW)
+    with pytest.raises(PredictionError, match="depend on time, and histories have none"):
+        predictor.predict("me", 100, histories={"me": {101: 5}}, timestamp=NOW)
     with pytest.raises(PredictionError, match="makes no lists or explanations"):
         predictor.recommend(0)
     with pytest.raises(PredictionError, match="makes no lists or explanations"):
         predictor.explain(user=0, item=100)
-    with pytest.raises(PredictionError, match="does not know time; leave times out"):
-        Predictor(make("user")).predict([0], [100], times=NOW)
+    with pytest.raises(PredictionError, match="do not depend on time; omit timestamp"):
+        Predictor(make("user")).predict([0], [100], timestamp=NOW)
 
 
 def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
@@ -508,8 +512,8 @@ def test_a_loaded_model_predicts_the_same_numbers(kind: str, tmp_path: Path) -> 
     loaded, kept = Predictor.load(tmp_path), Predictor(fitted)
     users, items = pairs(fitted.context)
     assert_close(
-        loaded.predict_proba(users, items, times=times),
-        kept.predict_proba(users, items, times=times),
+        loaded.predict_proba(users, items, timestamp=times),
+        kept.predict_proba(users, items, timestamp=times),
     )
     if times is None:
         assert_close(loaded.recommend(users[0]), kept.recommend(users[0]))

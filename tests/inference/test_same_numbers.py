@@ -20,10 +20,10 @@ from cfnade.inference.predictor import Predictor
 
 HOW: list[dict[str, Any]] = [
     {},
-    {"rank": "at_least", "threshold": 3.5},
-    {"rank": "at_least"},
-    {"rank": "quantile", "quantile": 0.8, "min_ratings": 4},
-    {"rank": "quantile", "min_ratings": 0},
+    {"rank_by": "threshold", "threshold": 3.5},
+    {"rank_by": "threshold"},
+    {"rank_by": "prediction", "personalization": 2.5, "min_ratings": 4},
+    {"diversity": 0.4, "min_ratings": 0},
 ]
 
 
@@ -79,7 +79,10 @@ def test_lists(
             monkeypatch, capsys, "recommend", model, *typed, "-n", 4, *options(how)
         )
         assert_close(printed, ours.to_dicts())
-        hidden, least = ours["hidden"][0], how.get("min_ratings", predictor.default_min_ratings)
+        hidden, least = (
+            ours["n_hidden_items"][0],
+            how.get("min_ratings", predictor.default_min_ratings),
+        )
         items, are = ("item", "is") if hidden == 1 else ("items", "are")
         told = f"{hidden} {items} with fewer than {least} ratings {are} hidden; --min-ratings 0"
         assert (told in said) == (hidden > 0)
@@ -113,4 +116,4 @@ def test_ranks_may_be_written_with_a_dash(
     dashed, _ = shell(
         monkeypatch, capsys, "recommend", model, "--user", 20, "--rank-by", "threshold"
     )
-    assert_close(dashed, Predictor.load(model).recommend(20, rank="at_least").to_dicts())
+    assert_close(dashed, Predictor.load(model).recommend(20, rank_by="threshold").to_dicts())

@@ -37,7 +37,7 @@ def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
         np.testing.assert_allclose(frame["similarity"], (given / alone)[best], rtol=1e-3)
         assert frame["rank"].to_list() == list(range(1, 9))
         counts = np.bincount(fitted.context.items, minlength=ITEMS)
-        assert frame["known_of_item"].to_list() == counts[best].tolist()
+        assert frame["n_item_ratings"].to_list() == counts[best].tolist()
 
 
 def test_without_picks_similar_items_have_alike_vectors() -> None:

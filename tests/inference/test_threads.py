@@ -21,9 +21,9 @@ from polars.testing import assert_frame_equal
 from tests.inference.cases import FOR_PEOPLE, ITEMS, make, make_kind
 
 from cfnade import CFNADE, Split, split, synthetic
-from cfnade.inference.objectives import CRITERIA
 from cfnade.inference.predictor import Predictor
 
+CRITERIA = ("prediction", "threshold")
 THREADS = 4
 TORCH_THREADS = (1, 2, 3)
 ALL = list(range(100, 100 + ITEMS))
@@ -44,7 +44,7 @@ def about_people() -> list[Question]:
         items = 100 + rng.choice(ITEMS, rng.integers(0, ITEMS), replace=False)
         rated = {item: float(rng.integers(1, 11) / 2) for item in items.tolist()}
         questions += [
-            partial(Predictor.recommend, history=rated, n=5, rank=CRITERIA[number % 3]),
+            partial(Predictor.recommend, history=rated, n=5, rank_by=CRITERIA[number % 2]),
             partial(Predictor.recommend, history=rated, n=5, exclude_seen=False),
             partial(Predictor.predict_frame, users="me", items=ALL, histories={"me": rated}),
             partial(Predictor.explain, history=rated, item=ALL[number % ITEMS]),
@@ -58,7 +58,7 @@ def about_few_users() -> list[Question]:
     for user in range(0, 80, 20):
         questions += [
             partial(Predictor.recommend, users=[0, 30, 50, user], n=5),
-            partial(Predictor.recommend, users=user, rank="quantile", exclude_seen=False),
+            partial(Predictor.recommend, users=user, rank_by="threshold", exclude_seen=False),
             partial(Predictor.predict_frame, users=user, items=ALL),
             partial(Predictor.explain, user=user, item=103),
         ]
@@ -148,7 +148,7 @@ def bits(estimator: CFNADE) -> list[bytes]:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "user": {"hidden": (40, 40), "factors": 20},
+    "user": {"side": "user", "hidden": (40, 40), "factors": 20},
     "both": {"side": "both", "hidden": (40,)},
 }
 
@@ -156,7 +156,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("side", OPTIONS)
 def test_a_seed_gives_the_same_bits_whatever_torch_is_set_to(side: str, parts: Split) -> None:
     def trained() -> CFNADE:
-        return CFNADE(**OPTIONS[side], epochs=2, batch_rows=16, threads=1).fit(parts)
+        return CFNADE(**OPTIONS[side], epochs=2, batch_rows=16, n_threads=1).fit(parts)
 
     models = []
     for number in TORCH_THREADS:
@@ -173,7 +173,7 @@ def test_a_seed_gives_the_same_bits_whatever_torch_is_set_to(side: str, parts: S
 def test_training_another_model_leaves_answers_as_they_are(parts: Split) -> None:
     predictor, questions = Predictor(make("user", hidden=(40, 30))), about_people()[:20]
     before = [question(predictor) for question in questions]
-    CFNADE(hidden=(8,), epochs=1, threads=3).fit(parts)
+    CFNADE(side="user", hidden=(8,), epochs=1, n_threads=3).fit(parts)
     after = [question(predictor) for question in questions]
     with ThreadPoolExecutor(1) as pool:  # a new thread takes over what training left behind
         elsewhere = list(pool.map(lambda question: question(predictor), questions))

@@ -21,8 +21,8 @@ CRITERIA: list[dict[str, Any]] = [
     {},
     {"exclude_seen": False},
     {"min_ratings": 3},
-    {"rank": "at_least"},
-    {"rank": "quantile", "exclude_seen": False},
+    {"rank_by": "threshold"},
+    {"rank_by": "prediction", "personalization": 3.0, "exclude_seen": False},
 ]
 
 
@@ -31,7 +31,7 @@ def assert_same(many: pl.DataFrame, alone: list[pl.DataFrame]) -> None:
     one_by_one = pl.concat(alone)
     assert many.columns == one_by_one.columns
     for name in many.columns:
-        if name in ("item", "title", "known_of_item"):
+        if name in ("item", "title", "n_item_ratings"):
             continue
         if many[name].dtype == pl.Float64:
             np.testing.assert_allclose(many[name], one_by_one[name], atol=2e-5, err_msg=name)
@@ -81,7 +81,7 @@ def alike(fitted: FittedModel) -> FittedModel:
 
 
 @pytest.mark.parametrize("hidden", [6, 20, 100])
-@pytest.mark.parametrize("how", [{}, {"rank": "at_least"}, {"rank": "quantile"}])
+@pytest.mark.parametrize("how", [{}, {"rank_by": "threshold"}])
 def test_items_alike_are_listed_by_id_for_many_as_for_one(hidden: int, how: dict[str, Any]) -> None:
     predictor = Predictor(alike(make("user", hidden=(hidden,))))
     users = predictor.users.table.tolist()[:-1]  # of the last one nothing is known

@@ -22,7 +22,7 @@ each_method = pytest.mark.parametrize("method", METHODS)
 
 @pytest.fixture(scope="module")
 def model() -> CFNADE:
-    return CFNADE()._adopt(make("user"))
+    return CFNADE()._set_model(make("user"))
 
 
 def numbers(answer: Any) -> Any:

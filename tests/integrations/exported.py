@@ -14,7 +14,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ridge": {"ridge": 5, "hidden": (8,)},
     "factored": {"ridge": 0, "hidden": (8, 6), "factors": 4, "activation": "relu", "shared": False},
     "deep": {"ridge": 0, "hidden": (7, 5), "activation": "sigmoid", "context_scale": "sum"},
-    "members": {"ridge": 4, "hidden": (6,), "seeds": 2},
+    "members": {"ridge": 4, "hidden": (6,), "n_seeds": 2},
 }
 HISTORIES: list[dict[int, float]] = [{}, {4: 5}, {3: 1, 9: 4, 17: 5, 22: 2, 31: 3}]
 
@@ -23,7 +23,7 @@ def predictor_of(kind: str) -> Predictor:
     """Trained on ratings in which three items have none."""
     ratings = synthetic(60, 40, 900, seed=3).ratings
     kept = ratings.select(~np.isin(ratings.items, (5, 11, 39)))
-    model = CFNADE(side="user", epochs=3, threads=1, **KINDS[kind]).fit(kept)
+    model = CFNADE(side="user", epochs=3, n_threads=1, **KINDS[kind]).fit(kept)
     return model.predictor_
 
 

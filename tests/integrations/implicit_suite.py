@@ -13,4 +13,4 @@ from cfnade.integrations.implicit import PickRecommender
 
 class TestPickRecommender(unittest.TestCase, RecommenderBaseTestMixin):  # type: ignore[misc]
     def _get_model(self) -> PickRecommender:
-        return PickRecommender(threads=1)
+        return PickRecommender(n_threads=1)

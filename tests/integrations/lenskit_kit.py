@@ -15,8 +15,8 @@ from lenskit.testing import (  # noqa: F401  # fixtures
     ml_ratings,
 )
 
+from cfnade.integrations.base import Parameters
 from cfnade.integrations.lenskit import CFNADEScorer
-from cfnade.parameters import Arguments
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def rng() -> np.random.Generator:
 
 class TestCFNADEScorer(BasicComponentTests, ScorerTests):  # type: ignore[misc]
     component = CFNADEScorer
-    config = Arguments(side="user", epochs=4, threads=1)
+    config = Parameters(side="user", epochs=4, n_threads=1)
     configs: ClassVar[list[dict[str, Any]]] = [
         {"side": "item", "hidden": [30, 20]},
-        {"settings": {"smoothing": 10}},
+        {"training_options": {"smoothing": 10}},
     ]
     can_score = "known"
     expected_rmse = (0.85, 0.91)

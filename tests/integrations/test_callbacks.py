@@ -18,7 +18,7 @@ from cfnade.integrations.callbacks import (
     logging_callback,
 )
 
-SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 3, "ridge": 0, "threads": 1}
+SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 3, "ridge": 0, "n_threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_tensorboard_reads_the_history(ratings: Dataset, tmp_path: Path) -> None
 
 
 def test_members_are_told_apart(ratings: Dataset, tmp_path: Path) -> None:
-    CFNADE(**SMALL | {"seeds": 2}).fit(ratings, callbacks=[TensorBoardCallback(tmp_path)])
+    CFNADE(**SMALL | {"n_seeds": 2}).fit(ratings, callbacks=[TensorBoardCallback(tmp_path)])
     found = events(tmp_path)
     assert {f"member {n}/cost" for n in (1, 2)} <= set(found)
     assert found["member 1/cost"] != found["member 2/cost"]

@@ -17,7 +17,7 @@ from cfnade import CFNADE, synthetic
 from cfnade.integrations.cornac import CFNADERecommender
 
 FAST: dict[str, Any] = {
-    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "threads": 1}
+    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
 }
 
 

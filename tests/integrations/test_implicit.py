@@ -24,7 +24,7 @@ def board(size: int) -> csr_matrix:
 
 @pytest.fixture(scope="module")
 def model() -> PickRecommender:
-    return PickRecommender(threads=1).fit(board(N))
+    return PickRecommender(n_threads=1).fit(board(N))
 
 
 def test_what_is_missing_comes_first_for_each_and_for_all(model: PickRecommender) -> None:
@@ -72,7 +72,7 @@ def test_what_is_filtered_stands_last(model: PickRecommender) -> None:
 def test_the_like_share_their_pickers(model: PickRecommender) -> None:
     ids, _ = model.similar_items(np.arange(6), N=5)
     assert ids[:, 0].tolist() == [*range(6)]
-    larger = PickRecommender(threads=1).fit(board(256))
+    larger = PickRecommender(n_threads=1).fit(board(256))
     ids, _ = larger.similar_items(np.arange(20), N=8)
     assert (ids % 2 == np.arange(20)[:, None] % 2).all()
     ids, scores = larger.similar_items(4, N=5, filter_items=[4])
@@ -83,7 +83,7 @@ def test_the_like_share_their_pickers(model: PickRecommender) -> None:
 def test_an_item_that_nobody_picked_is_like_nothing() -> None:
     picked = board(N).toarray()
     picked[:, [12, N - 1]] = 0
-    model = PickRecommender(threads=1).fit(csr_matrix(picked))
+    model = PickRecommender(n_threads=1).fit(csr_matrix(picked))
     ids, scores = model.similar_items(np.arange(10), N=N)
     assert not {12, N - 1} & {*ids[:, : N - 2].ravel()}
     assert (scores[:, N - 2 :] < -1e38).all()

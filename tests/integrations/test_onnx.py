@@ -46,7 +46,7 @@ def test_the_file_tells_items_and_scale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("side", ["item", "both"])
 def test_a_model_that_reads_others_ratings_cannot_go(side: str, tmp_path: Path) -> None:
-    model = CFNADE(side=side, hidden=(4,), epochs=1, threads=1)
+    model = CFNADE(side=side, hidden=(4,), epochs=1, n_threads=1)
     model.fit(synthetic(30, 20, 300, seed=3).ratings)
     with pytest.raises(PredictionError, match=rf"side '{side}' reads more .*with side=\"user\"$"):
         write_onnx(model.fitted_, tmp_path / "model.onnx")

@@ -25,7 +25,7 @@ from cfnade.exceptions import PredictionError
 from cfnade.integrations.sklearn import CFNADERegressor
 
 FAST: dict[str, Any] = {
-    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "threads": 1}
+    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
 }
 
 

@@ -11,8 +11,6 @@ import pytest
 from cfnade.calibration.calibration import Calibration
 from cfnade.kernels.top_k import (
     MEAN_SLACK,
-    PROBABILITY,
-    QUANTILE,
     Criterion,
     criterion_bounds,
     keep_candidates,
@@ -20,15 +18,13 @@ from cfnade.kernels.top_k import (
 )
 
 FloatArray = npt.NDArray[np.float64]
-
-MEAN = -1
-"""Has a kernel of its own."""
+KINDS = ("mean", "probability")
 
 
-def bounds_of(kind: int, scores: npt.NDArray[Any], criterion: Criterion) -> tuple[Any, Any]:
+def bounds_of(kind: str, scores: npt.NDArray[Any], criterion: Criterion) -> tuple[Any, Any]:
     """Of one row (M, K), asked among two others."""
     rows = np.stack([scores[::-1], scores, np.zeros_like(scores)])
-    if kind == MEAN:
+    if kind == "mean":
         means = mean_levels(rows, criterion.unit)[1]
         return means - MEAN_SLACK, means + MEAN_SLACK
     lower, upper = criterion_bounds(rows, criterion)
@@ -41,36 +37,27 @@ def softmax(scores: npt.NDArray[Any]) -> FloatArray:
 
 
 def exact(
-    kind: int, chances: FloatArray, calibration: Calibration, criterion: Criterion
+    kind: str, chances: FloatArray, calibration: Calibration, criterion: Criterion
 ) -> FloatArray:
-    if kind == MEAN:
+    if kind == "mean":
         return np.asarray(chances @ criterion.unit)
     honest = calibration.apply(chances, criterion.unit)
-    if kind == PROBABILITY:
-        return np.asarray(honest[:, criterion.first :].sum(1))
-    places = []
-    for row in honest:  # the distribution function is linear between the edges: turn it round
-        reached = np.concatenate([[0.0], np.cumsum(row)])
-        places.append(np.interp(criterion.share, reached, criterion.edges))
-    return np.array(places)
+    return np.asarray(honest[:, criterion.first :].sum(1))
 
 
 @pytest.mark.parametrize("spread", [0.1, 2.0, 12.0, 60.0])
-@pytest.mark.parametrize("kind", [MEAN, PROBABILITY, QUANTILE])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("K", [2, 5, 10, 40])
-def test_bounds_hold(K: int, kind: int, spread: float) -> None:
+def test_bounds_hold(K: int, kind: str, spread: float) -> None:
     rng = np.random.default_rng(K)
     scores = (rng.normal(size=(333, K)) * spread).astype(np.float32)
     calibration = Calibration(1.7, tuple((rng.normal(size=K) * 0.4).tolist()))
-    for share, first in ((0.1, 1), (0.5, K - 1), (0.9, max(1, K // 2))):
+    for first in (1, K - 1, max(1, K // 2)):
         criterion = Criterion(
-            kind,
             np.linspace(0.0, 1.0, K),
             1 / calibration.temperature,
             np.array([[0.0] * K, calibration.log_weights, [0.0] * K]),
             first,
-            share,
-            np.arange(K + 1) - 0.5,
         )
         lower, upper = bounds_of(kind, scores, criterion)
         truth = exact(kind, softmax(scores), calibration, criterion)
@@ -87,10 +74,9 @@ def test_bounds_hold_for_certain_and_impossible_levels() -> None:
         np.float32,
     )
     calibration = Calibration(2.0, (0.3, 0.0, -0.3))
-    edges = np.array([0.5, 1.5, 2.5, 3.5])
-    for kind in (MEAN, PROBABILITY, QUANTILE):
+    for kind in KINDS:
         weights = np.array([calibration.log_weights] * 3)
-        criterion = Criterion(kind, np.array([0.0, 0.5, 1.0]), 0.5, weights, 2, 0.3, edges)
+        criterion = Criterion(np.array([0.0, 0.5, 1.0]), 0.5, weights, 2)
         lower, upper = bounds_of(kind, scores, criterion)
         truth = exact(kind, softmax(scores), calibration, criterion)
         assert (lower <= truth).all()

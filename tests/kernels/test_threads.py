@@ -191,7 +191,7 @@ def use_everything():
         run_parallel(shared, [(), ()])
     cells = np.arange(60)
     ratings = polars.DataFrame({"user": cells // 5, "item": cells % 5, "rating": cells % 3})
-    cfnade.CFNADE(side="user", hidden=(4,), epochs=1, threads=1).fit(ratings)
+    cfnade.CFNADE(side="user", hidden=(4,), epochs=1, n_threads=1).fit(ratings)
 
 for number in (None, 2, 1):
     if number is not None:
@@ -202,6 +202,7 @@ for number in (None, 2, 1):
 """
 
 
+@pytest.mark.subprocess
 def test_no_thread_yet_to_be_born_sees_a_trace() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,8 @@ import cfnade
 from cfnade.kernels import warmup
 from cfnade.kernels.jit import COMPILATION_MESSAGE
 
+pytestmark = pytest.mark.subprocess
+
 LISTEN = """
 from numba.core import event
 
@@ -78,14 +80,15 @@ ratings = cfnade.load(
 )
 for side in ("user", "both", "user-factors+user-near"):
     lists = side == "user"
-    model = cfnade.CFNADE(side=side, hidden=(8,), epochs=1, threads=2, lists=lists).fit(ratings)
+    options = {"epochs": 1, "n_threads": 2, "learn_interactions": lists}
+    model = cfnade.CFNADE(side=side, hidden=(8,), **options).fit(ratings)
     model.predict([1, 2], [3, 4])
     model.recommend([1, 2], n=3)
     model.recommend(history={1: 5, 2: 3}, n=3)
-    model.recommend(1, n=3, rank="quantile")
+    model.recommend(1, n=3, rank_by="threshold")
 picks = cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 20}))
 for data in (picks, cfnade.load(polars.DataFrame({"user": cells // 20, "item": cells % 9}))):
-    model = cfnade.CFNADE(threads=2).fit(data)  # counted, where some come twice
+    model = cfnade.CFNADE(n_threads=2).fit(data)  # counted, where some come twice
     model.recommend([1, 2], n=3)
     model.similar_items(3)
 assert not compiled.names, compiled.names
@@ -141,6 +144,17 @@ def test_another_folder_takes_the_compiled_kernels_over(tmp_path: Path) -> None:
 
 def test_kernels_of_the_second_process_are_found_here(tmp_path: Path) -> None:
     assert run(ELSEWHERE, NUMBA_CACHE_DIR=str(tmp_path)) == ["True"]
+
+
+def test_where_no_process_may_start_this_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **_options: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(warmup.CompileProcess, "process", None)
+    warmup.CompileProcess.start("posterior")
+    warmup.CompileProcess.wait()
+    assert warmup.CompileProcess.process is None
 
 
 UNCACHED = """

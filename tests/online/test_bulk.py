@@ -164,7 +164,7 @@ def test_a_model_is_trained_on_a_store(store: EventStore, place: str, made: Path
         "ridge": 0,
         "hidden": (4,),
         "epochs": 1,
-        "threads": 1,
+        "n_threads": 1,
     }
     ours, theirs = (CFNADE(**settings).fit(data) for data in (f"store:{place}", ratings))
     assert ours.n_users_ == theirs.n_users_

@@ -169,6 +169,8 @@ def test_two_requests_in_one_go_are_both_answered(service: str) -> None:
 
 # -- many bad clients at a time --------------------------------------------------------------------
 
+BURST = 1_500
+"""Connections at once, of which the service keeps 40."""
 ONE = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 BAD: dict[str, bytes] = {
     "silent": b"",
@@ -257,7 +259,7 @@ def connections_to(service: str) -> int:
 def test_a_burst_of_connections_stays_below_the_cap(patient_service: str) -> None:
     """More are accepted in one turn of the event loop than may stay open."""
     with ExitStack() as stack:
-        burst = [stack.enter_context(closing(connect(patient_service))) for _ in range(300)]
+        burst = [stack.enter_context(closing(connect(patient_service))) for _ in range(BURST)]
         ask(patient_service)
         give_up = time.monotonic() + 30
         while sum(map(is_open, burst)) > 40 and time.monotonic() < give_up:

@@ -243,9 +243,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
         "/recommendations",
         {"ratings": [], "rank_by": "interaction"},
         422,
-        "needs a model that knows what people",
+        "has not learned interactions",
     ),
-    ("/recommendations", {"ratings": [], "balance": 0.5}, 422, "goes with rank"),
+    ("/recommendations", {"ratings": [], "balance": 0.5}, 422, "balance .* needs rank_by="),
     (
         "/recommendations",
         {"ratings": [], "balance": 1.5},
@@ -262,13 +262,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
         "/recommendations",
         {"ratings": [], "personalization": 2, "rank_by": "threshold"},
         422,
-        'goes with rank_by "pred',
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "personalization": 2, "diversity": 0.5},
-        422,
-        "without diversity",
+        'needs rank_by="prediction"',
     ),
     (
         "/recommendations",
@@ -292,7 +286,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
         "/recommendations",
         {"ratings": [], "genres": ["Odd"]},
         422,
-        "'Odd' is none of .* Comedy, Drama",
+        "unknown genre 'Odd'.* Comedy, Drama",
     ),
     (
         "/recommendations",
@@ -310,7 +304,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
         "/explanations",
         {"ratings": [], "item": 101, "target": "interaction"},
         422,
-        "needs a model that knows what",
+        "has not learned interactions",
     ),
     (
         "/explanations",
@@ -365,13 +359,13 @@ OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
         422,
         r"interactions\[0\]: input should be a valid",
     ),
-    ("/recommendations", {"interactions": [], "rank_by": "prediction"}, 422, "needs ratings"),
-    ("/recommendations", {"interactions": [], "balance": 0.5}, 422, "knows no ratings"),
+    ("/recommendations", {"interactions": [], "rank_by": "prediction"}, 422, "predicts no ratings"),
+    ("/recommendations", {"interactions": [], "balance": 0.5}, 422, "concerns ratings"),
     (
         "/explanations",
         {"interactions": [], "item": 101, "target": "rating"},
         422,
-        "no ratings to predict",
+        "predicts no ratings",
     ),
 ]
 

@@ -122,7 +122,7 @@ def test_questions_are_those_of_the_predictor(client_of: ClientOf, model_of: Mod
     client, predictor = client_of("ridge"), Predictor.load(model_of("ridge"))
     for given in ({}, history(3)):
         said = client.post("/items-to-rate", json={"ratings": rated(given), "n": 5}).json()
-        frame = predictor.ask(history=given, n=5)
+        frame = predictor.suggest_items_to_rate(history=given, n=5)
         assert [one["item"] for one in said["items"]] == frame["item"].to_list()
         assert [one["uncertainty_reduction"] for one in said["items"]] == frame[
             "reduction"
@@ -131,7 +131,7 @@ def test_questions_are_those_of_the_predictor(client_of: ClientOf, model_of: Mod
         assert said["uncertainty"] <= 1
     first = said["items"][0]["item"]
     body = {"ratings": rated(given), "n": 1, "exclude_items": [first, "nobody knows this"]}
-    other = predictor.ask(history=given, n=1, without=[first])["item"][0]
+    other = predictor.suggest_items_to_rate(history=given, n=1, exclude_items=[first])["item"][0]
     assert client.post("/items-to-rate", json=body).json()["items"][0]["item"] == other != first
 
 

@@ -91,7 +91,7 @@ def ask(client_of: ClientOf, name: str) -> Ask:
 def refusal_of(kind: Kind, asker: Asker) -> str | None:
     """Why this kind makes no list for them."""
     if not kind.lists:
-        return "knows time"
+        return "depend on the time"
     if asker.may_ask:
         return None
     return "item-based" if kind.known_users else "without the ratings"
@@ -118,14 +118,7 @@ def served(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def renamed(frame: pl.DataFrame) -> pl.DataFrame:
     """A frame with the names of the service."""
-    names = {
-        "pick": "interaction_probability",
-        "known_of_item": "n_item_ratings",
-        "without": "prediction_without",
-        "change": "difference",
-        "times": "lift",
-    }
-    return frame.rename(names, strict=False)
+    return frame.rename({"without": "prediction_without", "change": "difference"}, strict=False)
 
 
 def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
@@ -141,7 +134,7 @@ def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNAD
     answer = ask("/predictions", body, None if asker.may_ask else refusal_of(kind, asker))
     if answer is None:
         return
-    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, times=times)
+    frame = estimator.predict_frame(asker.user, items, histories=asker.histories, timestamp=times)
     assert_close(served(answer["predictions"]), numbers(frame))
     assert answer["unknown_items"] == answer["ignored"] == []
     titles = [TITLES[101], TITLES[117], TITLES[140]]
@@ -153,6 +146,8 @@ HOW: dict[str, dict[str, Any]] = {
     "as the model likes": {},
     "what is picked": {"rank_by": "interaction", "balance": 0.0},
     "what is rated highest": {"rank_by": "interaction", "balance": 1.0},
+    "what is liked": {"rank_by": "threshold", "threshold": 4},
+    "twice as personal": {"rank_by": "prediction", "personalization": 2.0},
     "varied": {"diversity": 0.6},
     "of some": {"candidate_items": [101, 120, 121, 122, 140], "min_ratings": 0},
     "but not of some": {"exclude_items": [101, 120, 121, 122, 140], "n": 40, "min_ratings": 0},
@@ -164,20 +159,10 @@ def refusal_to(kind: Kind, how: dict[str, Any]) -> str | None:
     """Why this kind makes no such list."""
     rank = how.get("rank_by", kind.ranks[0])
     if rank not in kind.ranks:
-        return "needs" if kind.starred else "needs ratings"
+        return "has not learned interactions" if kind.starred else "predicts no ratings"
     if "balance" in how and not kind.starred:
-        return "knows no ratings"
-    return "name no genres" if "genres" in how and kind.ids_are_titles else None
-
-
-def python_options(wish: dict[str, Any]) -> dict[str, Any]:
-    """The options of a list as Predictor.recommend has them."""
-    names = {"rank_by": "rank", "balance": "taste", "candidate_items": "items"}
-    names |= {"exclude_items": "without"}
-    return {
-        names.get(name, name): "picked" if value == "interaction" else value
-        for name, value in wish.items()
-    }
+        return "concerns ratings"
+    return "have no genres" if "genres" in how and kind.ids_are_titles else None
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -192,7 +177,7 @@ def test_lists(how: str, kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.C
     if answer is None:
         return
     arguments = {"users" if name == "user" else name: one for name, one in asker.arguments.items()}
-    frame = estimator.recommend(**arguments, **python_options(wish))
+    frame = estimator.recommend(**{**arguments, **wish})
     assert_close(served(answer["items"]), numbers(frame))
     items = [line["item"] for line in answer["items"]]
     assert [line["rank"] for line in answer["items"]] == list(range(1, len(items) + 1))
@@ -210,7 +195,7 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
     """By the person's ratings where the model reads them, by the item's where it does not."""
     body = asker.body | {"item": kind.item(140)}
     if not kind.starred:
-        ask("/explanations", body | {"target": "rating"}, "no ratings to predict")
+        ask("/explanations", body | {"target": "rating"}, "predicts no ratings")
         return
     answer = ask("/explanations", body | {"target": "rating"}, refusal_of(kind, asker))
     if answer is None:
@@ -226,12 +211,12 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
 
 
 def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
-    refusal = refusal_of(kind, asker) or (None if kind.picks else "needs a model")
+    refusal = refusal_of(kind, asker) or (None if kind.picks else "has not learned interactions")
     body = asker.body | {"item": kind.item(140)}
     answer = ask("/explanations", body | {"target": "interaction"}, refusal)
     if answer is None:
         return
-    frame = renamed(estimator.explain(item=kind.item(140), of="pick", **asker.arguments))
+    frame = renamed(estimator.explain(item=kind.item(140), target="interaction", **asker.arguments))
     lines = frame.drop("interaction_probability").to_dicts()
     assert lines != []
     assert_close(answer["contributions"], [{"rating": None} | line for line in lines])
@@ -304,7 +289,7 @@ def test_the_catalogue_has_titles_and_counts(
     if kind.known_users:
         times = None if kind.lists else WHEN
         if kind.starred:
-            frame = estimator.predict_frame(7, items, times=times)
+            frame = estimator.predict_frame(7, items, timestamp=times)
             counts = renamed(frame)["n_item_ratings"].to_numpy()
         else:
             everything = estimator.recommend(users=7, n=40, exclude_seen=False)

@@ -13,7 +13,7 @@ from tests.server.given import ClientOf, ModelOf, TestClient, history, rated
 
 from cfnade.cli import main
 
-COUNT = "known_of_item"
+COUNT = "n_item_ratings"
 LEVELS = [f"p_{k}" for k in range(1, 6)]
 TYPED = [f"{item}={rating:g}" for item, rating in history(6).items()]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.given import Asking, TestClient
+from tests.server.given import JSON, Asking, TestClient
 
 from cfnade.exceptions import CfnadeError
 from cfnade.server.auth import key_from_environment
@@ -123,6 +123,16 @@ def test_other_origins_may_not_ask_unless_named(
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, ours)
         answer = named.get("/health", headers={"origin": other})
         assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_bodies_that_any_page_may_send_are_not_read(client: TestClient, kind: str | None) -> None:
+    """Browsers send these to other origins without asking first."""
+    body = b'{"ratings": []}'
+    headers = {} if kind is None else {"content-type": kind}
+    answer = client.post("/recommendations", content=body, headers=headers)
+    assert answer.status_code == 422
+    assert client.post("/recommendations", content=body, headers=JSON).status_code == 200
 
 
 @pytest.mark.parametrize("options", [{"allow_origins": ["*"]}, {"allow_hosts": ["*"]}])

@@ -53,8 +53,8 @@ def parts() -> Split:
 
 @pytest.fixture(scope="module")
 def mixed(parts: Split) -> CFNADE:
-    how = {"epochs": 2, "hidden": (6,), "threads": 1, "settings": {"passes": 1}}
-    return CFNADE(side="both,user", seeds=2, **how).fit(parts)  # type: ignore[arg-type]
+    how = {"epochs": 2, "hidden": (6,), "n_threads": 1, "training_options": {"passes": 1}}
+    return CFNADE(side="both,user", n_seeds=2, **how).fit(parts)  # type: ignore[arg-type]
 
 
 def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
@@ -89,7 +89,7 @@ def test_shares_are_saved_and_arguments_come_back(mixed: CFNADE, tmp_path: Path)
     mixed.save(tmp_path)
     again = CFNADE.load(tmp_path)
     assert again.fitted_.shares == mixed.fitted_.shares
-    assert (again.side, again.seeds) == ("both,user", 2)
+    assert (again.side, again.n_seeds) == ("both,user", 2)
     assert_close(again.predict([1, 2], [3, 4]), mixed.predict([1, 2], [3, 4]))
     wrong = replace(mixed.fitted_, shares=((0.5, 0.5), (0.2, 0.2), (0.2, 0.2)))
     with pytest.raises(CheckpointError, match="of 3 members must add up to 1"):

@@ -42,7 +42,7 @@ def parts() -> Split:
 
 @pytest.fixture(scope="module")
 def fitted(parts: Split) -> CFNADE:
-    return CFNADE(minutes=0.1, threads=1).fit(parts)
+    return CFNADE(time_budget=0.1, n_threads=1).fit(parts)
 
 
 # -- which members ---------------------------------------------------------------------------------
@@ -76,6 +76,21 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSiz
     assert set(sides) == {"user-samples", "user-factors", "item-factors", "item", "both", "user"}
     assert max(plan.model["hidden"][0] for plan in before if plan.side == "both") == 500
     assert max(sides.count(side) for side in ("user", "item")) == SEEDS
+
+
+@pytest.mark.parametrize(
+    ("shape", "minutes"),
+    [
+        (DataSize(943, 1_682, 90_000, 5), (1, 3)),
+        (DataSize(6_040, 3_706, 900_000, 5), (1, 3, 10)),
+        (LARGE, (60,)),
+    ],
+    ids=["MovieLens 100K", "MovieLens 1M", "Netflix"],
+)
+def test_a_budget_is_used(shape: DataSize, minutes: tuple[int, ...]) -> None:
+    for budget in minutes:
+        used = estimate_seconds(shape, plan_members(shape, seconds=60.0 * budget))
+        assert 0.5 < used / (60 * budget) <= 1
 
 
 def test_the_default_has_one_member_of_each_kind() -> None:
@@ -214,7 +229,7 @@ def test_it_predicts_nearly_as_well_as_can_be() -> None:
     made = synthetic(150, 120, 14_000, factors=1, seed=5)
     cut = split(made.ratings, "paper:0")
     best = np.sqrt(np.mean((made.means(cut.test.users, cut.test.items) - cut.test.values) ** 2))
-    found = CFNADE(minutes=0.05, threads=1).fit(cut).evaluate(cut.test).rmse
+    found = CFNADE(time_budget=0.05, n_threads=1).fit(cut).evaluate(cut.test).rmse
     assert found < best + 0.03
     assert baseline_rmse(cut.train, cut.test) > found + 0.05
 
@@ -232,12 +247,12 @@ def test_a_saved_one_comes_back_and_is_trained_again_alike(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"refit": True}, {"verbose": True, "lists": False, "side": "auto"}]
+    "arguments", [{"refit": True}, {"verbose": True, "learn_interactions": False, "side": "auto"}]
 )
 def test_an_automatic_model_comes_back_with_every_argument(
     arguments: dict[str, Any], parts: Split, tmp_path: Path
 ) -> None:
-    model = CFNADE(minutes=np.float64(0.01), seed=4, threads=1, **arguments).fit(parts)
+    model = CFNADE(time_budget=np.float64(0.01), seed=4, n_threads=1, **arguments).fit(parts)
     model.save(tmp_path)
     assert CFNADE.load(tmp_path).get_params() == model.get_params()
 
@@ -245,7 +260,7 @@ def test_an_automatic_model_comes_back_with_every_argument(
 def test_members_trained_side_by_side_are_those_trained_one_after_another(
     fitted: CFNADE, parts: Split
 ) -> None:
-    both = CFNADE(**(fitted.get_params() | {"threads": 2})).fit(parts)
+    both = CFNADE(**(fitted.get_params() | {"n_threads": 2})).fit(parts)
     cells = parts.test.user_ids[parts.test.users], parts.test.item_ids[parts.test.items]
     one, other = (model.predict_proba(*cells) for model in (fitted, both))
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
@@ -264,12 +279,12 @@ def test_new_people_are_answered_by_those_who_read_histories(fitted: CFNADE) -> 
 
 
 def test_arguments_of_a_model_mean_a_named_side(parts: Split) -> None:
-    one = CFNADE(hidden=(6,), epochs=1, threads=1).fit(parts)
+    one = CFNADE(side="user", hidden=(6,), epochs=1, n_threads=1).fit(parts)
     assert one.fitted_.side == "user"
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"side": "auto", "hidden": (6,)}, r"hidden \(=\(6,\)\) describes a model"),
-        ({"side": "user", "minutes": 1.0}, r'minutes \(=1.0\) is for side="auto"'),
-        ({"minutes": -1.0}, r"minutes \(=-1.0\) must be"),
+        ({"hidden": (6,)}, r"hidden \(=\(6,\)\) describes a model"),
+        ({"side": "user", "time_budget": 1.0}, r'time_budget \(=1.0\) is for side="auto"'),
+        ({"time_budget": -1.0}, r"time_budget \(=-1.0\) must be"),
         ({"seed": -1}, r"seed \(=-1\) must be"),
     ]
     for wrong, message in refused:
@@ -298,7 +313,13 @@ def test_means_are_shrunk_offsets_of_items_then_users(parts: Split) -> None:
 
 
 def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCaptureFixture) -> None:
-    hasty: dict[str, Any] = {"side": "user", "ridge": 0, "hidden": (6,), "epochs": 1, "threads": 1}
+    hasty: dict[str, Any] = {
+        "side": "user",
+        "ridge": 0,
+        "hidden": (6,),
+        "epochs": 1,
+        "n_threads": 1,
+    }
     with caplog.at_level(logging.WARNING, "cfnade"):
         model = CFNADE(**hasty, learning_rate=1e-9).fit(parts)
     assert "is no better than plain means" in caplog.text

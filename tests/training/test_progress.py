@@ -207,7 +207,7 @@ def test_members_and_later_stages_are_announced() -> None:
             stages.append((stage.name, stage.member))
 
     ratings = synthetic(30, 20, 300, seed=3).ratings
-    model = CFNADE(side="user,item", epochs=1, hidden=(4,), threads=1, lists=True)
+    model = CFNADE(side="user,item", epochs=1, hidden=(4,), n_threads=1, learn_interactions=True)
     model.fit(ratings, callbacks=[Stages()])
     assert stages == [("user", 0), ("item", 1), ("calibration", None), ("interactions", None)]
     assert [(stage.name, stage.member) for stage in announced] == stages

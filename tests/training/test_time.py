@@ -77,7 +77,7 @@ def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
 def test_predictions_need_times_and_change_with_them(parts: Split, fitted: FittedModel) -> None:
     test, scorer = parts.test, Scorer(fitted)
     assert fitted.needs_times
-    with pytest.raises(PredictionError, match="needs to know when; give times"):
+    with pytest.raises(PredictionError, match="needs to know when; give timestamp"):
         scorer.probabilities(test.users, test.items)
     assert test.times is not None
     now = scorer.probabilities(test.users, test.items, test.times)

@@ -54,7 +54,7 @@ The code is MIT-licensed. The model is derived from its data, whose terms apply:
 ## Limitations
 
 - It knows only the items of its data; {new_users}.
-- Predictions for items with few ratings are uncertain; `known_of_item` is their number of ratings.
+- Predictions for items with few ratings are uncertain; `n_item_ratings` is their number of ratings.
 - It reproduces the preferences of the users in its data, and what these data lack.
 
 """

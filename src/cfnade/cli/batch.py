@@ -14,6 +14,7 @@ from cfnade.cli.help import Command, Group
 from cfnade.cli.options import Json, Model
 from cfnade.cli.output_dir import locked_output_dir
 from cfnade.exceptions import PredictionError
+from cfnade.utils.text import count_of
 
 app = typer.Typer(
     cls=Group,
@@ -48,8 +49,10 @@ def recommend(
     n: options.ItemCount = 10,
     rank_by: options.RankBy = None,
     balance: options.Balance = None,
+    personalization: options.Personalization = None,
     threshold: options.Threshold = None,
     diversity: options.Diversity = None,
+    popularity_penalty: options.PopularityPenalty = None,
     min_ratings: options.MinRatings = None,
     genres: options.Genres = None,
     candidate_items: options.CandidateItems = None,
@@ -145,7 +148,7 @@ def _run(
             overwrite=overwrite,
             **ranking,
         )
-    size = f"{summary['rows']:,} rows in {summary['parts']} Parquet files"
+    size = f"{count_of(summary['rows'], 'row')} in {count_of(summary['parts'], 'Parquet file')}"
     print(
         f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",
         file=sys.stderr,

@@ -167,6 +167,7 @@ def split_command(
 
     with _spinner(f"splitting {redact_url(data)}"):
         parts = load_split(data, split)
+    _require_same_split(out / "split.json", parts.fingerprint)
     sizes = {}
     for part, ratings in parts.parts().items():
         if len(ratings) or part != "fold_in":
@@ -174,6 +175,12 @@ def split_command(
             sizes[part] = len(ratings)
     facts = {"split": parts.name, "fingerprint": parts.fingerprint, "ratings": sizes}
     write_text(out / "split.json", json.dumps(facts, indent=1) + "\n")
+
+
+def _require_same_split(file: Path, fingerprint: str) -> None:
+    """Refuse to replace another split, whose parts would be mixed with those of this one."""
+    if file.exists() and json.loads(file.read_text()).get("fingerprint") != fingerprint:
+        raise DataError(f"{file.parent}: has another split; give another folder with --out")
 
 
 @app.command(cls=Command)

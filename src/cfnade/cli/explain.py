@@ -40,7 +40,7 @@ def explain(
         item=parse_item(item, predictor),
         user=known[0] if known else None,
         history=new_user,
-        of="pick" if target == "interaction" else target,
+        target=target,
     )
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))

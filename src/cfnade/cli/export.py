@@ -86,7 +86,7 @@ def onnx(
     \b
       cfnade export onnx model model.onnx
     """
-    from cfnade.cli.user_input import load_predictor
+    from cfnade.cli.user_input import load_predictor, require_writable
 
     try:
         from cfnade.integrations.onnx import write_onnx
@@ -94,6 +94,7 @@ def onnx(
         raise PredictionError(
             "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
         ) from None
+    require_writable(out, ".onnx")
     written = write_onnx(load_predictor(model).fitted, out)
     size = f"{out.stat().st_size / 1e6:.1f} MB"
     print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
@@ -116,10 +117,12 @@ def site(
     \b
       cfnade export site model site
     """
+    from cfnade.cli.output_dir import require_no_model
     from cfnade.cli.user_input import load_predictor
     from cfnade.integrations.static_site import write_web
     from cfnade.server.settings import validate_item_name
 
+    require_no_model(out)
     written = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
     size = f"{written.bytes / 1e6:.2f} MB in total"
     print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")

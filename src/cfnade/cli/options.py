@@ -263,6 +263,10 @@ Threshold = Annotated[
     float | None,
     _rank("--threshold", metavar="RATING", help="Least rating of a liked item."),
 ]
+Personalization = Annotated[
+    float | None,
+    _rank("--personalization", metavar="W", min=0, max=10, help="From average (0) to personal."),
+]
 MinRatings = Annotated[
     int | None, _filter("--min-ratings", metavar="N", min=0, help="Hide items with fewer ratings.")
 ]
@@ -285,11 +289,15 @@ Diversity = Annotated[
     float | None,
     _rank("--diversity", metavar="D", min=0, max=1, help="How different items should be."),
 ]
+PopularityPenalty = Annotated[
+    float | None,
+    _rank("--popularity-penalty", metavar="P", min=0, max=1, help="How much to favor rare items."),
+]
 ItemCount = Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of items.")]
 
 RANKING_OPTIONS = (
-    *("rank_by", "balance", "threshold", "min_ratings", "genres", "candidate_items"),
-    *("exclude_items", "exclude_seen", "diversity"),
+    *("rank_by", "balance", "threshold", "personalization", "min_ratings", "genres"),
+    *("candidate_items", "exclude_items", "exclude_seen", "diversity", "popularity_penalty"),
 )
 
 # -- large jobs -----------------------------------------------------------------------------------

@@ -65,6 +65,16 @@ def require_replaceable(out: Path, *, overwrite: bool) -> None:
         )
 
 
+def require_no_model(out: Path) -> None:
+    """Refuse to write other files into the folder of a saved model."""
+    from cfnade.checkpoint.folder import resolve_file
+    from cfnade.checkpoint.manifest import MANIFEST, read_manifest
+
+    with suppress(CheckpointError):  # of another program, or none
+        read_manifest(resolve_file(out, MANIFEST))
+        raise TrainingError(f"{out}: is the folder of a saved model; give another folder")
+
+
 def begin_run(out: Path, config: RunConfig, earlier: Mapping[Path, int] | None = None) -> None:
     """Remove the states of an earlier run and write the configuration of this one.
 

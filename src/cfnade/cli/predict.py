@@ -74,7 +74,7 @@ def predict(
         [predictor.users.typed(text) for text in table.column("user")],
         [predictor.items.typed(text) for text in table.column("item")],
         new_items=parse_new_items(predictor, new_items),
-        times=_timestamps(predictor, table, timestamp),
+        timestamp=_timestamps(predictor, table, timestamp),
         unknown=unknown or "mean",
     )
     if unknown is None:
@@ -109,8 +109,8 @@ def _timestamps(predictor: Predictor, table: Table, timestamp: str | None) -> An
 
 
 def _report_unknown(frame: pl.DataFrame) -> None:
-    users = frame.filter(frame["known_of_user"] == 0)["user"].n_unique()
-    items = frame.filter(frame["known_of_item"] == 0)["item"].n_unique()
+    users = frame.filter(frame["n_user_ratings"] == 0)["user"].n_unique()
+    items = frame.filter(frame["n_item_ratings"] == 0)["item"].n_unique()
     if users or items:
         print(
             f"unknown to the model: {count_of(users, 'user')}, {count_of(items, 'item')}; their "

@@ -29,7 +29,9 @@ def recommend(
     rank_by: options.RankBy = None,
     balance: options.Balance = None,
     threshold: options.Threshold = None,
+    personalization: options.Personalization = None,
     diversity: options.Diversity = None,
+    popularity_penalty: options.PopularityPenalty = None,
     min_ratings: options.MinRatings = None,
     genres: options.Genres = None,
     candidate_items: options.CandidateItems = None,
@@ -72,18 +74,7 @@ def ranking_arguments(ctx: typer.Context, predictor: Predictor) -> dict[str, Any
     for name in ("candidate_items", "exclude_items"):
         if name in given:
             given[name] = [parse_item(text, predictor) for text in given[name]]
-    if "rank_by" in given:
-        given["rank_by"] = _CRITERIA[given["rank_by"]]
-    return {_ARGUMENTS.get(name, name): value for name, value in given.items()}
-
-
-_ARGUMENTS = {
-    "rank_by": "rank",
-    "balance": "taste",
-    "candidate_items": "items",
-    "exclude_items": "without",
-}
-_CRITERIA = {"interaction": "picked", "prediction": "expected", "threshold": "at_least"}
+    return given
 
 
 def _report_unknown(users: list[Any], predictor: Predictor) -> None:
@@ -97,7 +88,7 @@ def _report_hidden(frame: Any, least: int) -> None:
     if not len(frame):
         print("no item is left to recommend; remove a filter", file=sys.stderr)
         return
-    hidden = int(frame["hidden"].max() or 0)
+    hidden = int(frame["n_hidden_items"].max() or 0)
     if hidden:
         verb = "is" if hidden == 1 else "are"
         what = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"

@@ -103,13 +103,15 @@ def print_recommendations(frame: Any, scale: Scale) -> None:
     for one in lists:
         if "user" in one.columns:
             console.print(f"user {printable(str(one['user'][0]))}", markup=False)
-        probable = ["probability"] if "pick" in one.columns else []
+        probable = ["probability"] if "interaction_probability" in one.columns else []
         rated = ["prediction", "±", f"{low} … {high}"] if "prediction" in one.columns else []
         table = _table("", "item", *probable, *rated, "ratings" if rated else "users")
         for row in one.to_dicts():
-            figures: list[Any] = [f"{100 * row['pick']:.2f} %"] if probable else []
+            figures: list[Any] = (
+                [f"{100 * row['interaction_probability']:.2f} %"] if probable else []
+            )
             figures += _figures(row) if rated else []
-            table.add_row(str(row["rank"]), _label(row), *figures, f"{row['known_of_item']:,}")
+            table.add_row(str(row["rank"]), _label(row), *figures, f"{row['n_item_ratings']:,}")
         console.print(table)
 
 
@@ -123,7 +125,7 @@ def print_similar(frame: Any) -> None:
     """Print similar items."""
     table = _table("", "item", "similarity", "ratings")
     for row in frame.to_dicts():
-        count = f"{row['known_of_item']:,}"
+        count = f"{row['n_item_ratings']:,}"
         table.add_row(str(row["rank"]), _label(row), f"{row['similarity']:.2f}", count)
     Console(highlight=False).print(table)
 
@@ -134,7 +136,7 @@ def print_explanation(frame: Any) -> None:
     if len(frame) == 0:
         console.print("no rating is known that could change the prediction")
         return
-    if "pick" in frame.columns:
+    if "interaction_probability" in frame.columns:
         _print_interaction_effects(console, frame)
         return
     console.print(f"prediction {frame['prediction'][0]:.2f}")
@@ -150,10 +152,11 @@ def print_explanation(frame: Any) -> None:
 
 
 def _print_interaction_effects(console: Console, frame: Any) -> None:
-    console.print(f"probability of an interaction {100 * frame['pick'][0]:.3f} %")
+    probability = 100 * frame["interaction_probability"][0]
+    console.print(f"probability of an interaction {probability:.3f} %")
     table = _table("item", "without it", "lift")
     for row in frame.to_dicts():
-        times = Text(f"{row['times']:.2f}", "green" if row["times"] > 1 else "red")
+        times = Text(f"{row['lift']:.2f}", "green" if row["lift"] > 1 else "red")
         table.add_row(_label(row), f"{100 * row['without']:.3f} %", times)
     console.print(table)
 

@@ -74,6 +74,28 @@ class RunConfig:
 
         return TrainingConfig.from_dict(self.training)
 
+    def estimator_parameters(self) -> Options:
+        """Return the parameters with which `CFNADE` trains the same model."""
+        from cfnade.models.config import CFNADEConfig
+        from cfnade.training.parameters import ARCHITECTURE, TRAINING
+
+        names = ("side", "learn_interactions", "device", "n_threads")
+        parameters = {name: getattr(self, name) for name in names}
+        if self.side == "auto":
+            training = {name: self.training[name] for name in ("refit", "seed")}
+            return parameters | training | {"time_budget": self.time_budget}
+        fields = {"ridge": 0} | {name: getattr(CFNADEConfig, name) for name in ARCHITECTURE[1:]}
+        fields |= {name: self.model[name] for name in ARCHITECTURE if name in self.model}
+        further = {name: self.training[name] for name in self.training if name not in TRAINING}
+        return {
+            **parameters,
+            **fields,
+            **{name: self.training[name] for name in TRAINING if name in self.training},
+            "use_timestamps": self.model.get("time", False),
+            "training_options": further or None,
+            "n_seeds": self.n_seeds,
+        }
+
 
 # -- from the command line ------------------------------------------------------------------------
 

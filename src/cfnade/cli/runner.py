@@ -30,6 +30,8 @@ def run(app: typer.Typer) -> NoReturn:
     except BrokenPipeError:  # the reader of `cfnade … | head` is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except (FileExistsError, NotADirectoryError) as error:
+        _fail(f"{error.filename}: is a file; give a folder")
     except OSError as error:
         _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except MemoryError:

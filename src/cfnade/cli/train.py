@@ -218,8 +218,6 @@ def _compile(config: RunConfig, plan: TrainingPlan) -> None:
         components = [component_names(side, ridge=ridge) for side, ridge in ridges]
         groups = {group: None for names in components for group in kernel_groups(names)}
         groups["inference"] = None
-        if any(member.model.get("factors") for member in plan.members):
-            groups["factored"] = None
     if plan.implicit is not None:
         groups |= {"inference": None, "implicit": None}
     if groups:
@@ -245,11 +243,8 @@ def _save(result: TrainingResult, config: RunConfig, out: Path) -> None:
     from cfnade.cli.output_dir import end_run, write_errors_explained
     from cfnade.training import state
 
-    facts = result.model.facts | {"run_config": config.to_json()}
-    if config.side == "auto":
-        auto = {"minutes": config.time_budget, "lists": config.learn_interactions}
-        facts |= {"auto": auto | {"refit": config.training["refit"]}}
-    model = replace(result.model, facts=facts)
+    metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}
+    model = replace(result.model, facts=result.model.facts | metadata)
     with write_errors_explained(out):
         checkpoint.save(model, out, with_context=not config.without_context)
         if result.diverged:
@@ -327,8 +322,8 @@ def _train_interactions(config: RunConfig, parts: Split, store: StateStore) -> N
     run_options = RunOptions(n_threads=config.n_threads, callbacks=[ProgressCallback(sys.stderr)])
     with write_errors_explained(out), interruptible() as stop:
         result = train(parts, plan, replace(run_options, should_stop=stop))
-        facts = result.model.facts | {"run_config": config.to_json()}
-        model = replace(result.model, facts=facts)
+        metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}
+        model = replace(result.model, facts=result.model.facts | metadata)
         checkpoint.save(model, out, with_context=not config.without_context)
         if not result.stopped:
             end_run(out, config)

@@ -83,6 +83,8 @@ class Table:
 def _read(file: Path) -> pl.DataFrame:
     if not file.exists():
         raise PredictionError(f"{file}: there is no such file")
+    if file.is_dir():
+        raise PredictionError(f"{file}: is a folder; give a CSV or Parquet file")
     try:
         if file.suffix == ".parquet":
             return pl.read_parquet(file).select(pl.all().cast(pl.String))
@@ -210,12 +212,14 @@ def _add(history: dict[Any, float], item: Any, rating: float, place: str) -> Non
 # -- output ---------------------------------------------------------------------------------------
 
 
-def require_writable(out: Path | None) -> None:
+def require_writable(out: Path | None, *suffixes: str) -> None:
     """Refuse an output file that cannot be written, before the work is done."""
     if out is None:
         return
-    if out.suffix not in (".parquet", ".csv"):
-        raise PredictionError(f"{out}: the name of the file to write must end in .parquet or .csv")
+    suffixes = suffixes or (".parquet", ".csv")
+    if out.suffix not in suffixes:
+        names = " or ".join(suffixes)
+        raise PredictionError(f"{out}: the name of the file to write must end in {names}")
     if out.is_dir():
         raise PredictionError(f"{out}: is a folder; name a file to write")
     if not out.parent.is_dir():

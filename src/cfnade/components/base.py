@@ -52,6 +52,9 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 BoolArray = npt.NDArray[np.bool_]
 
+THIN = 30.0
+"""A column of n ratings counts n / (n + THIN): the weights of a thin one say little."""
+
 
 def other_axis(axis: Axis) -> Axis:
     """What the columns are, if the rows are these; and the other way round."""

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import OutputTable
-from cfnade.components.row_states import THIN
+from cfnade.components.base import THIN, OutputTable
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.kernels.column_groups import Cells
 from cfnade.kernels.scoring import cell_scores

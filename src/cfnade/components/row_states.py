@@ -35,9 +35,6 @@ PIECE = 1 << 22
 FEW = 4
 """How many rows are faster scored one by one than by a matrix product."""
 
-THIN = 30.0
-"""In means of trained columns one of n ratings counts n / (n + THIN): few ratings say little."""
-
 KEPT = 1 << 16
 """States of all rows are computed once and kept if there are at most this many items."""
 

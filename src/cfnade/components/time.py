@@ -208,7 +208,7 @@ class TimeScorer:
 
     def score_pairs(self, pairs: Pairs) -> Array:
         if pairs.times is None:
-            _refuse("a prediction needs to know when; give times=, in whole seconds since 1970")
+            _refuse("a prediction needs to know when; give timestamp=, in whole seconds since 1970")
         tables = self._component.arrays
         features = self._component.features.features(pairs.index, pairs.column, pairs.times)
         features = features.astype(tables["A"].dtype)

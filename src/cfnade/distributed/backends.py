@@ -34,7 +34,10 @@ def ray_session(n_workers: int | None = None) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise CfnadeError(
-            f"engine=ray: Ray is not installed ({error}); pip install 'cfnade[ray]'"
+            f"engine=ray: Ray is not installed ({error}); pip install 'cfnade[ray]'",
+            field="engine",
+            value="ray",
+            reason="Ray is not installed; install it with: pip install 'cfnade[ray]'",
         ) from error
     if ray.is_initialized():
         yield ray
@@ -70,7 +73,10 @@ def spark_session(n_workers: int | None = None) -> Iterator[Any]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise CfnadeError(
-            f"engine=spark: Spark is not installed ({error}); pip install 'cfnade[spark]'"
+            f"engine=spark: Spark is not installed ({error}); pip install 'cfnade[spark]'",
+            field="engine",
+            value="spark",
+            reason="Spark is not installed; install it with: pip install 'cfnade[spark]'",
         ) from error
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -136,7 +136,7 @@ def _predict_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     else:
         user_ids = _take(raw_ids(users, predictor.users), rows)
     if predictor.fitted.needs_times:
-        arguments["times"] = _numbers(frame, "time")[rows]
+        arguments["timestamp"] = _numbers(frame, "time")[rows]
     item_ids = _take(raw_ids(column(frame, "item"), predictor.items), rows)
     predictions = predictor.predict_frame(user_ids, item_ids, **arguments)
     return predictions.head(len(frame)).with_columns(users)

@@ -307,7 +307,7 @@ def _scores(files: list[Path]) -> dict[str, Any]:
     if not files:
         return {"n": 0}
     rows = pl.scan_parquet(files)
-    unseen = (pl.col("known_of_user") == 0) | (pl.col("known_of_item") == 0)
+    unseen = (pl.col("n_user_ratings") == 0) | (pl.col("n_item_ratings") == 0)
     means = {"n": pl.len(), "rmse": pl.col("squared_error").mean().sqrt()}
     means |= {"mae_of_medians": pl.col("absolute_error").mean()}
     means |= {name: pl.col(name).mean() for name in ("nll", "rps")}

@@ -16,7 +16,8 @@ import torch
 
 from cfnade._typing import IndexArray, IntArray
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.kernels.sampling import BlockPart, PartialRows
+from cfnade.kernels.block_sampling import BlockPart
+from cfnade.kernels.sampling import PartialRows
 from cfnade.models.initialization import OwnedColumns
 
 Owner = Callable[[Array], Array]

@@ -135,7 +135,7 @@ class Interview:
                 "rank": 1 + np.arange(len(asked.items)),
                 **item_columns(self._scorer.fitted.context, asked.items),
                 "reduction": pl.Series(asked.reductions, dtype=pl.Float64).fill_nan(None),
-                "known_of_item": self._scorer.known_of("item", asked.items),
+                "n_item_ratings": self._scorer.known_of("item", asked.items),
             }
         )
 

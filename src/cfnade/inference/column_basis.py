@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import Array, ComponentScorer, Pairs, PairStates
-from cfnade.components.row_states import THIN, leaves_out
+from cfnade.components.base import THIN, Array, ComponentScorer, Pairs, PairStates
+from cfnade.components.row_states import leaves_out
 from cfnade.kernels import scoring
 from cfnade.utils.caching import locked_cached_property
 

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args
+
 import numpy as np
 import polars as pl
 
 from cfnade.data.dataset import Dataset
+from cfnade.exceptions import PredictionError
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.objectives import means_of
 from cfnade.inference.query import Entities, Query
 from cfnade.inference.results import item_columns
-from cfnade.inference.scorer import Scorer, means_of
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import known_interactions
 from cfnade.utils.cancellation import check_cancelled
+from cfnade.utils.validation import check_choice
 
 _SCORES = 1 << 22  # of all items, without some interactions, that are made together
 
 
-def explanation(scorer: Scorer, user: Entities, item: int, *, of_pick: bool) -> pl.DataFrame:
+Target = Literal["rating", "interaction"]
+
+
+def explanation(scorer: Scorer, user: Entities, item: int, target: Target | None) -> pl.DataFrame:
     """By whatever the model reads: a line for each."""
-    if of_pick:
+    if explains_interaction(scorer.fitted, target):
         return by_pick(scorer, user, item)
     return (by_item if scorer.fitted.takes_histories else by_level)(scorer, user, item)
+
+
+def explains_interaction(model: FittedModel, target: Any) -> bool:
+    """Return whether the probability of an interaction is explained, rather than the rating."""
+    if target is None:
+        return not model.rates
+    check_choice("target", target, get_args(Target), error=PredictionError)
+    model.require("interactions" if target == "interaction" else "ratings")
+    return bool(target == "interaction")
 
 
 def by_item(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
@@ -62,9 +80,9 @@ def by_pick(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
     frame = {
         **item_columns(context, items),
         "rating": context.scale.array()[levels[order]],
-        "pick": np.full(len(items), np.exp(whole)),
+        "interaction_probability": np.full(len(items), np.exp(whole)),
         "without": np.exp(without[order]),
-        "times": np.exp(whole - without[order]),
+        "lift": np.exp(whole - without[order]),
     }
     if context.implicit:
         del frame["rating"]

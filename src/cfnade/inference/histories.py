@@ -18,6 +18,7 @@ from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, IdIndex
 from cfnade.inference.query import Entities
+from cfnade.utils.text import option
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,6 +39,15 @@ class UserHistory:
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+def check_users(users: Any, history: Any, histories: Any = None) -> None:
+    """Check that a question is about known users, a new one, or several new ones."""
+    given = sum(one is not None for one in (users, history, histories))
+    if given == 0:
+        raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
+    if given > 1:
+        raise PredictionError("give either users or a history, not both")
 
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | UserHistory

@@ -2,7 +2,7 @@
 
 Probabilities are calibrated, which keeps their mean. A rating that is known is predicted from the
 other ratings, never from itself. What the model has never met follows the rule of unseen.py; the
-columns known_of_user and known_of_item, 0 there, tell.
+columns n_user_ratings and n_item_ratings, 0 there, tell.
 A Predictor does not change, apart from what it computes once and keeps, under a lock: any number of
 threads may ask the same one. Questions about a few people run serially on the thread that asks.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,24 +25,25 @@ from cfnade.checkpoint.validate import validate_model
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference import refusals, results
+from cfnade.inference import results
 from cfnade.inference.active_learning import Interview
-from cfnade.inference.baseline import Baseline
 from cfnade.inference.catalog import Catalog, IdIndex, listed, paired
-from cfnade.inference.explain import explanation
+from cfnade.inference.explain import Target, explanation
 from cfnade.inference.histories import (
     History,
     NewItems,
     UserHistory,
+    check_users,
     parse_history,
     parse_new_items,
     user_entities,
 )
-from cfnade.inference.objectives import How
+from cfnade.inference.objectives import means_of
 from cfnade.inference.query import Entities, Query
-from cfnade.inference.ranking_options import Wishes
-from cfnade.inference.results import Predictions, UserTopN
-from cfnade.inference.scorer import Scorer, means_of
+from cfnade.inference.ranking_options import RankingOptions
+from cfnade.inference.recommender import Recommender
+from cfnade.inference.results import Predictions, TopN, UserTopN
+from cfnade.inference.scorer import Scorer
 from cfnade.inference.unknown_ids import Unknown, check_unknown, with_unknown
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.text import option
@@ -53,15 +54,6 @@ IntArray = npt.NDArray[np.int64]
 
 PIECE = 1 << 18
 """So many pairs of new users are answered at once."""
-
-
-class Beside(TypedDict, total=False):
-    """What Predictor.predict and its like take beside users and items."""
-
-    histories: Mapping[Any, History] | None
-    new_items: NewItems | None
-    times: Any
-    unknown: Unknown | None
 
 
 class Predictor:
@@ -81,7 +73,7 @@ class Predictor:
         self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
         self.catalog = Catalog(self.items, fitted.context, lambda: self._scorer.known("item"))
         """The items by id and title."""
-        self._wishes = Wishes(self._scorer, self._calibrator, self.catalog)
+        self._recommender = Recommender(self._scorer, self._calibrator, self.catalog)
 
     def __reduce__(self) -> tuple[type[Predictor], tuple[FittedModel]]:
         """For other processes: the model alone, because locks and what they guard stay here."""
@@ -99,7 +91,7 @@ class Predictor:
 
     def person(self, history: History) -> UserHistory:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
-        refusals.require_histories(self.fitted)
+        self.fitted.require("histories")
         if isinstance(history, UserHistory):
             return history
         return parse_history(history, self.catalog, self.scale)
@@ -111,35 +103,66 @@ class Predictor:
     def new_items(self, given: NewItems | None) -> dict[Any, Entities]:
         """Read the ratings of new items, to use them often."""
         if given:
-            refusals.require_context(self.fitted)
+            self.fitted.require("context")
         return parse_new_items(given, self.catalog, self.users, self.scale)
 
     # -- given cells --------------------------------------------------------------------------
 
-    def predict_proba(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
-        """The distribution of each (user, item), over the scale's values. Returns (n, K).
+    def predict_proba(
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
+        timestamp: Any = None,
+        unknown: Unknown | None = "mean",
+    ) -> FloatArray:
+        """Return the distribution of each (user, item) over the values of the scale, (n, K).
 
-        A single user goes with all items, and the other way round; items are ids or titles.
-        histories gives people by any name; where users contains that name, their history counts
-        and nothing else. new_items does the same for items: {name: {user id: stars}}, what known
-        users said of it so far. A model that knows time needs the times of the ratings, whole
-        seconds since 1970, one for all or one for each, and takes neither. `unknown` says what
-        happens to ids that the model does not know: "mean" (the default) predicts means, "nan"
-        NaN, "raise" raises an error, None predicts means with a warning.
+        Args:
+            users: Raw ids, or one for all items.
+            items: Raw ids or titles, or one for all users.
+            histories: New users by any name: where `users` contains it, this history alone counts.
+            new_items: New items by any name: {name: {user id: rating}}.
+            timestamp: Seconds since 1970, one for all or one for each, if the model needs it.
+            unknown: What is returned for unknown ids; None: means, with a warning.
         """
-        cells = paired(users, items)
-        return self._cells(*cells, beside, honest=True).probabilities
+        pairs = paired(users, items)
+        return self._cells(pairs, histories, new_items, timestamp, unknown).probabilities
 
-    def predict(self, users: Any, items: Any, **beside: Unpack[Beside]) -> FloatArray:
-        """The expected rating of each (user, item), in stars. Returns (n,)."""
-        cells = paired(users, items)
-        return self._cells(*cells, beside, honest=False).predictions
+    def predict(
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
+        timestamp: Any = None,
+        unknown: Unknown | None = "mean",
+    ) -> FloatArray:
+        """Return the expected rating of each (user, item), (n,). Arguments as `predict_proba`."""
+        pairs = paired(users, items)
+        answers = self._cells(pairs, histories, new_items, timestamp, unknown, calibrated=False)
+        return answers.predictions
 
-    def predict_frame(self, users: Any, items: Any, **beside: Unpack[Beside]) -> pl.DataFrame:
-        """user, item, title, prediction, std, p_…, known_of_user, known_of_item of each cell."""
-        cells = paired(users, items)
-        answers = self._cells(*cells, beside, honest=True)
-        return results.cell_frame(self.fitted.context, (self.users, self.items), cells, answers)
+    def predict_frame(
+        self,
+        users: Any,
+        items: Any,
+        *,
+        histories: Mapping[Any, History] | None = None,
+        new_items: NewItems | None = None,
+        timestamp: Any = None,
+        unknown: Unknown | None = "mean",
+    ) -> pl.DataFrame:
+        """Return user, item, title, prediction, std, p_…, n_user_ratings and n_item_ratings.
+
+        Arguments as `predict_proba`.
+        """
+        pairs = paired(users, items)
+        answers = self._cells(pairs, histories, new_items, timestamp, unknown)
+        return results.cell_frame(self.fitted.context, (self.users, self.items), pairs, answers)
 
     def predicted(
         self,
@@ -147,16 +170,16 @@ class Predictor:
         user: Any = None,
         *,
         history: History | None = None,
-        times: Any = None,
+        timestamp: Any = None,
     ) -> Predictions:
         """As predict_frame, for one person, of items by index and as arrays: for a service."""
-        refusals.require_ratings(self.fitted)
-        refusals.check_who(user, history)
+        self.fitted.require("ratings")
+        check_users(user, history)
         if history is None:
-            refusals.check_times(self.fitted, None, times)
+            self._check_timestamp(timestamp)
             users = np.full(len(items), self.users.index(user))
-            return self._stored_pairs(users, items, times)
-        refusals.require_lists(self.fitted)
+            return self._stored_pairs(users, items, timestamp)
+        self.fitted.require("lists")
         person = user_entities([self.person(history)], self.fitted.context)
         zeros = np.zeros(len(items), np.int64)
         query = Query.of_users(self.fitted.context, person, zeros, items, serial=True)
@@ -166,38 +189,45 @@ class Predictor:
         self, item: Entities, user: Any = None, *, history: History | None = None
     ) -> Predictions:
         """The same of a new item, which `new_items` read: one pair."""
-        refusals.require_ratings(self.fitted)
-        refusals.check_who(user, history)
-        refusals.check_times(self.fitted, None, None, new_items=[item])
+        self.fitted.require("ratings")
+        check_users(user, history)
+        self._check_timestamp(new_items=True)
         if history is None:
-            refusals.require_context(self.fitted)
+            self.fitted.require("context")
             users = self._scorer.stored_users(self.users.indices([user]))
         else:
             users = user_entities([self.person(history)], self.fitted.context)
         zero = np.zeros(1, np.int64)
         return self._answer(Query(self.fitted.context, users, item, zero, zero))
 
-    def _cells(self, users: Any, items: Any, beside: Beside, *, honest: bool) -> Predictions:
-        """Of users and items by raw id, or by a name in what is given. If honest, calibrated."""
-        refusals.check_names("predict", beside, Beside)
-        refusals.require_ratings(self.fitted)
-        histories, given = beside.get("histories"), beside.get("new_items")
-        times = beside.get("times")
-        refusals.check_times(self.fitted, histories, times, given)
-        check_unknown(unknown := beside.get("unknown", "mean"))
+    def _cells(
+        self,
+        pairs: tuple[Any, Any],
+        histories: Mapping[Any, History] | None,
+        new_items: NewItems | None,
+        timestamp: Any,
+        unknown: Unknown | None,
+        *,
+        calibrated: bool = True,
+    ) -> Predictions:
+        """Of users and items by raw id, or by a name in what is given."""
+        users, items = pairs
+        self.fitted.require("ratings")
+        self._check_timestamp(timestamp, histories=bool(histories), new_items=bool(new_items))
+        check_unknown(unknown)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        new_items = self.new_items(given) if given else {}
-        if not people and not new_items:
+        things = self.new_items(new_items) if new_items else {}
+        if not people and not things:
             user, item = self.users.indices(users), self._indices(items)
-            answers = self._stored_pairs(user, item, times, honest=honest)
+            answers = self._stored_pairs(user, item, timestamp, calibrated=calibrated)
             return with_unknown(answers, (users, items), (user < 0, item < 0), unknown)
-        new_user, new_item = _places_in(people, users), _places_in(new_items, items)
+        new_user, new_item = _places_in(people, users), _places_in(things, items)
         user, item = np.full(len(new_user), -1), np.full(len(new_item), -1)
         stored_users, stored_items = np.flatnonzero(new_user < 0), np.flatnonzero(new_item < 0)
         user[stored_users] = self.users.indices([users[i] for i in stored_users])
         item[stored_items] = self._indices([items[i] for i in stored_items])
-        if len(stored_users) or new_items:
-            refusals.require_context(self.fitted)
+        if len(stored_users) or things:
+            self.fitted.require("context")
         context = self.fitted.context
         person = user_entities(list(people.values()), context)
         parts = []
@@ -213,9 +243,9 @@ class Predictor:
                     if is_new_user:
                         query = replace(query, users=person, user=new_user[some])
                     if is_new_item:
-                        own = Entities.joined(list(new_items.values()))
+                        own = Entities.joined(list(things.values()))
                         query = replace(query, items=own, item=new_item[some])
-                    parts.append((some, self._answer(query, honest=honest)))
+                    parts.append((some, self._answer(query, calibrated=calibrated)))
         order = np.argsort(np.concatenate([some for some, _ in parts]), kind="stable")
         columns = zip(*(answers for _, answers in parts), strict=True)
         answers = Predictions(*(np.concatenate(column)[order] for column in columns))
@@ -223,18 +253,20 @@ class Predictor:
         return with_unknown(answers, (users, items), masks, unknown)
 
     def _stored_pairs(
-        self, users: IntArray, items: IntArray, times: Any = None, *, honest: bool = True
+        self, users: IntArray, items: IntArray, times: Any = None, *, calibrated: bool = True
     ) -> Predictions:
         """Of users and items of the data, by index."""
-        refusals.require_context(self.fitted)
+        self.fitted.require("context")
         if times is not None and np.ndim(times) == 0:
             times = np.full(len(users), times)
-        return self._answer(Query.of_pairs(self.fitted.context, users, items, times), honest=honest)
+        return self._answer(
+            Query.of_pairs(self.fitted.context, users, items, times), calibrated=calibrated
+        )
 
-    def _answer(self, query: Query, *, honest: bool = True) -> Predictions:
+    def _answer(self, query: Query, *, calibrated: bool = True) -> Predictions:
         probabilities = self._scorer.rating_probabilities(query)
         means = means_of(probabilities, self.scale.array())  # which calibration does not move
-        if honest:
+        if calibrated:
             probabilities = self._calibrator.apply(probabilities, query)
         items, new = query.item_index, query.items.index[:1] < 0
         known = (
@@ -242,6 +274,21 @@ class Predictor:
         )
         of_users = query.users.counts()[query.user]
         return Predictions(items, means, probabilities, of_users, known)
+
+    def _check_timestamp(
+        self, timestamp: Any = None, *, histories: bool = False, new_items: bool = False
+    ) -> None:
+        """Refuse times that do not matter, and what has none where they do."""
+        if not self.fitted.needs_times and timestamp is not None:
+            raise PredictionError(
+                "the predictions of this model do not depend on time; omit timestamp"
+            )
+        for name, is_given in (("histories", histories), ("new items", new_items)):
+            if self.fitted.needs_times and is_given:
+                raise PredictionError(
+                    f"the predictions of this model depend on time, and {name} have none; train "
+                    "one without timestamps for that"
+                )
 
     def _indices(self, items: Any) -> IntArray:
         return self.catalog.indices(listed(items)[0])
@@ -254,68 +301,65 @@ class Predictor:
         *,
         history: History | None = None,
         histories: Mapping[Any, History] | None = None,
-        n: int = 10,
-        exclude_seen: bool = True,
-        **how: Unpack[How],
+        **options: Any,
     ) -> pl.DataFrame:
-        """The n best items, for known users, one person's history, or many people's by any name.
+        """Return the best items of known users, of a new one, or of several new ones.
 
-        rank says what best is: "picked", the highest chance of being picked next and rated
-        `threshold` or more, for a model that knows what people pick, where it is the default
-        (`taste` weighs the two: 0 is picks alone, 0.5 both, 1 ratings alone); "expected", the
-        highest expected rating; "at_least", the highest chance of a rating of `threshold` or more
-        (a rating in the upper quarter of the scale if not given); "quantile", the highest such
-        quantile of the rating: a low one (0.2, the default) is careful, a high one adventurous.
+        Args:
+            users: Raw ids.
+            history: The ratings of a new user.
+            histories: The ratings of several new users, by any name.
+            **options: Fields of `RankingOptions`.
 
-        items and without name items that alone may be listed, and that may not; genres the genres
-        of which an item must have one, where the data name them. diversity, from 0 to 1, is how
-        much unlike each other listed items should be. Items with fewer than min_ratings known
-        ratings are left out (None: `default_min_ratings`, but none by "picked"; 0: none are).
-
-        Columns user (not for a history), rank, item, title, score (what it is ranked by), pick
-        (the chance to be picked next, if it is by "picked"), prediction, std, p_… (if the data have
-        ratings), known_of_user, known_of_item, and hidden: how many more items could be listed but
-        for min_ratings. Of equal scores the item of the lower id comes first.
+        Returns:
+            A frame with the columns user (not for a history), rank, item, title, score (what items
+            are ranked by), interaction_probability (if that is part of it), prediction, std, p_…
+            (if the data have ratings), n_user_ratings, n_item_ratings, and n_hidden_items: items
+            that are missing because of `min_ratings`. Items of equal score are in order of id.
         """
         raws, people = self._people(users, history, histories)
-        lists = self._wishes.rankings(people, n, exclude_seen, how)
-        picks = self._wishes.tells_picks(how)
-        return results.list_frame(self.fitted.context, raws, lists, picks=picks)
+        resolved = self._resolved(options)
+        lists = self._recommender.recommend(people, resolved)
+        return self._list_frame(raws, lists, resolved)
 
     def lists_of(
         self,
         users: Any = None,
         people: Sequence[UserHistory] | None = None,
-        *,
-        n: int = 10,
-        exclude_seen: bool = True,
-        **how: Unpack[How],
+        **options: Any,
     ) -> pl.DataFrame:
         """As recommend, of known users or people that were read; `user` is a place among them.
 
         Nobody's list depends on who else is asked about, not in its last bits either.
         """
         _, asked = self._people(users, None, None if people is None else dict(enumerate(people)))
-        lists = self._wishes.rankings(asked, n, exclude_seen, how, evenly=True)
-        places, picks = np.arange(len(lists.hidden)), self._wishes.tells_picks(how)
-        frame = results.list_frame(self.fitted.context, places, lists, picks=picks)
+        resolved = self._resolved(options)
+        lists = self._recommender.recommend(asked, resolved, equal_batches=True)
+        frame = self._list_frame(np.arange(len(lists.n_hidden_items)), lists, resolved)
         return frame.filter(pl.col("user") < len(asked))
 
+    def _resolved(self, options: Mapping[str, Any]) -> RankingOptions:
+        return RankingOptions.from_dict(options).resolve(self.fitted)
+
+    def _list_frame(self, users: Any, lists: TopN, options: RankingOptions) -> pl.DataFrame:
+        interactions = options.uses_interactions
+        return results.list_frame(self.fitted.context, users, lists, interactions=interactions)
+
     def ranked(
-        self,
-        user: Any = None,
-        *,
-        history: History | None = None,
-        n: int = 10,
-        exclude_seen: bool = True,
-        **how: Unpack[How],
+        self, user: Any = None, *, history: History | None = None, **options: Any
     ) -> UserTopN:
         """As recommend, for one person and as arrays: for a service that writes its own answers."""
-        lists = self._wishes.rankings(self._one(user, history), n, exclude_seen, how)
-        counts = int(lists.known_of_users[0]), int(lists.hidden[0]), self._wishes.least(how)
-        top = lists.top
-        picks = top.picks if self._wishes.tells_picks(how) else None
-        return UserTopN(*top[1:5], lists.known_of_items, *counts, picks)
+        users, resolved = self._one(user, history), self._resolved(options)
+        lists = self._recommender.recommend(users, resolved)
+        top, min_ratings = lists.top, self._recommender.filters.min_ratings(resolved)
+        return UserTopN(
+            *top[1:5],
+            lists.n_item_ratings,
+            int(lists.n_user_ratings[0]),
+            int(lists.n_hidden_items[0]),
+            min_ratings,
+            top.picks if resolved.uses_interactions else None,
+        )
 
     @property
     def item_counts(self) -> IntArray:
@@ -325,53 +369,58 @@ class Predictor:
     @property
     def default_min_ratings(self) -> int:
         """How many ratings an item needs to be recommended, if min_ratings is not given."""
-        return self._wishes.usual_least
+        return self._recommender.filters.default_min_ratings
 
     @property
     def genres(self) -> dict[str, Any]:
         """The items (M,) of each genre that the data name."""
-        return self._wishes.genres
+        return self._recommender.filters.genres
 
     def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
-        """The items most like one: rank, item, title, similarity, known_of_item.
+        """The items most like one: rank, item, title, similarity, n_item_ratings.
 
         With a model that knows what people pick, those that somebody who picked this item picks
         more than others do, and `similarity` is how many times more; else the cosine of vectors.
         """
-        return self._wishes.similar(self.catalog.known(item), n)
+        return self._recommender.similar(self.catalog.known(item), n)
 
-    def ask(
-        self, user: Any = None, *, history: History | None = None, n: int = 10, without: Any = ()
+    def suggest_items_to_rate(
+        self,
+        user: Any = None,
+        *,
+        history: History | None = None,
+        n: int = 10,
+        exclude_items: Any = (),
     ) -> pl.DataFrame:
-        """What to ask somebody next: the items whose ratings would tell most of them.
+        """Return the items whose ratings would tell most about a user.
 
-        Columns rank, item, title, reduction, known_of_item. reduction is by how much the answer is
-        expected to reduce what is unknown of the person (1: all of what is unknown of a stranger),
-        given answers to those before and how many people can answer at all. It is null, and the
-        best known come first, where no side of the model says what it knows of people. `without`
-        names items that are not asked about.
+        Columns rank, item, title, reduction and n_item_ratings. `reduction` is the expected
+        reduction of what is unknown of the user (1: all that is unknown of a user without ratings),
+        given ratings of the items before, and weighted by how many users can rate the item at all.
+        It is null, and the items with most ratings come first, where no component of the model has
+        a measure of uncertainty. Items in `exclude_items` are left out.
         """
-        return self.interview.frame(self._one(user, history), n, self._indices(without))
+        return self.interview.frame(self._one(user, history), n, self._indices(exclude_items))
 
     @locked_cached_property
     def interview(self) -> Interview:
         """Who knows what to ask next, by index."""
         return Interview(self._scorer)
 
-    @locked_cached_property
-    def usual(self) -> FloatArray:
-        """How people rated each item, whoever asks: what is said to a stranger. Returns (M, K)."""
-        return Baseline(self.fitted).frequencies()
+    @property
+    def baseline(self) -> FloatArray:
+        """Rating frequencies of each item, which are predicted for users without ratings. (M, K)"""
+        return self._recommender.baseline
 
     @property
     def item_vectors(self) -> ScoreArray:
         """A vector of unit length for each item. Returns (items, D)."""
-        return self._wishes.likeness
+        return self._recommender.item_vectors
 
     # -- titles -------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int = 10) -> pl.DataFrame:
-        """Items whose titles are nearest to a text: item, title, known_of_item, distance.
+        """Items whose titles are nearest to a text: item, title, n_item_ratings, distance.
 
         Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
         near ones the item with more ratings comes first.
@@ -392,18 +441,17 @@ class Predictor:
         item: Any,
         user: Any = None,
         history: History | None = None,
-        of: Literal["rating", "pick"] | None = None,
+        target: Target | None = None,
     ) -> pl.DataFrame:
-        """How each known rating moved the prediction of one item, the strongest first.
+        """Return how each known rating changes the prediction of one item, strongest first.
 
-        of="pick" (the default where there are no ratings) explains the chance to be picked next: a
-        line for each thing that is known of the person: item, title, rating, pick, the chance
-        `without` it, and `times`, how many times likelier it made the item.
-        of="rating" explains the rating.
-        A model that reads what people rated: a line for each rating of the person: item, title,
-        rating, prediction, what it would be `without` that rating, and the difference `change`.
-        One that reads items alone: a line for each level at which others rated the item: rating,
-        count, prediction, `without` all of these, and the difference `change`.
+        With target "interaction" (the default without ratings) a row for each item of the user:
+        item, title, rating, interaction_probability, the probability `without` the item, and
+        `lift`, their ratio. With "rating" (the default) a row for each rating of the user: item,
+        title, rating, prediction, the prediction `without` that rating, and the difference
+        `change`. An item-based model has a row for each level at which others rated the item:
+        rating, count, prediction, `without` all of these, `change`, and `mean_change` of leaving
+        out one.
         """
         who, index = self._one(user, history), self.catalog.known(item)
         if history is None and who.index[0] < 0:
@@ -411,8 +459,7 @@ class Predictor:
                 f"user {user!r} is unknown to the model, so no rating moved the prediction; "
                 f"give {option('history')} to explain it for a new person"
             )
-        of_pick = refusals.explains_picks(self.fitted, of)
-        return explanation(self._scorer, who, index, of_pick=of_pick)
+        return explanation(self._scorer, who, index, target)
 
     # -- shared -------------------------------------------------------------------------------
 
@@ -424,15 +471,15 @@ class Predictor:
         self, users: Any, history: History | None, histories: Mapping[Any, History] | None = None
     ) -> tuple[Any, Entities]:
         """Raw ids (names of histories, None for a single one), and who they are."""
-        refusals.check_who(users, history, histories)
-        refusals.require_lists(self.fitted)
+        check_users(users, history, histories)
+        self.fitted.require("lists")
         context = self.fitted.context
         if histories is not None:
             read = [self.person(one) for one in histories.values()]
             return [*histories], user_entities(read, context)
         if history is not None:
             return None, user_entities([self.person(history)], context)
-        refusals.require_context(self.fitted)
+        self.fitted.require("context")
         raws, _ = listed(users)
         return raws, self._scorer.stored_users(self.users.indices(raws))
 

@@ -1,249 +1,140 @@
-"""What a list is asked to be: by what it is ranked, of which items, how varied."""
+"""Options of top-n lists: one definition for Python, the command line and the service."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, get_args
 
-import numpy as np
-import polars as pl
 from annotated_types import Ge, Le
 
-from cfnade._typing import IntArray
-from cfnade.calibration.per_user import Calibrator
+from cfnade.data.scale import Scale
 from cfnade.exceptions import PredictionError
-from cfnade.implicit.base import ScoreArray
-from cfnade.inference.catalog import Catalog, listed
-from cfnade.inference.objectives import How, Objective, RankBy, resolve_objective
-from cfnade.inference.query import BoolArray, Entities
-from cfnade.inference.refusals import check_names
-from cfnade.inference.results import TopN
-from cfnade.inference.scorer import Scorer
-from cfnade.inference.similarity import (
-    LONGER,
-    similar_by_picks,
-    similar_by_vectors,
-    unit_vectors,
-    varied,
-)
-from cfnade.inference.top_n import (
-    TASTE,
-    Candidates,
-    InteractionRanker,
-    Ranker,
-    RatingRanker,
-    even_step,
-    filled,
-    rankings,
-    with_picks,
-)
-from cfnade.utils.caching import locked_cached_property
+from cfnade.fitted_model import FittedModel
+from cfnade.inference.objectives import Objective
 from cfnade.utils.text import option
-from cfnade.utils.validation import check_scalar
+from cfnade.utils.validation import check_options, options
 
-_SHOWN = 5  # items in a refusal
+RankBy = Literal["interaction", "prediction", "threshold"]
+CRITERIA: tuple[RankBy, ...] = get_args(RankBy)
 
-MOST, SHARE = 20, 0.25
-"""An item needs at most so many ratings to be listed; what is hidden has at most such a share."""
+BALANCE = 0.5
+"""Default balance: both likely and liked."""
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """Checks what is asked of lists, and says who makes them."""
+@options(PredictionError, "ranking option")
+class RankingOptions:
+    """What a list contains, and by what it is ranked. Checked against a model by `resolve`."""
 
-    scorer: Scorer
-    calibrator: Calibrator
-    catalog: Catalog
+    n: Annotated[int, Ge(1)] = 10
+    """Maximum number of items."""
 
-    @locked_cached_property
-    def usual_least(self) -> int:
-        """Ratings that an item needs to be listed by what is said of ratings."""
-        return default_min_ratings(self.scorer.known("item"))
+    rank_by: RankBy | None = None
+    """"interaction" ranks by the probability that the item is the next interaction and is rated at
+    least `threshold`; "prediction" by the predicted rating; "threshold" by the probability of a
+    rating of at least `threshold`. None: "interaction" if the model has learned interactions, else
+    "prediction"."""
 
-    @locked_cached_property
-    def genres(self) -> dict[str, BoolArray]:
-        """The items (M,) of each genre that the data name."""
-        return genres_of(self.scorer)
+    balance: Annotated[float, Ge(0), Le(1)] | None = None
+    """With "interaction": from likely items (0) to liked items (1). None: 0.5."""
 
-    def rankings(
-        self, people: Entities, n: int, exclude_seen: bool, how: How, *, evenly: bool = False
-    ) -> TopN:
-        """The lists of these people; `evenly` of these and perhaps of the last one again.
+    threshold: float | None = None
+    """Lowest rating of a liked item. None: a rating in the upper quarter of the scale."""
 
-        Matrix products of another size may have other last bits. If all steps are alike, nobody's
-        list depends on how many others are asked about.
-        """
-        check_names("recommend", how, How)
-        share = check_scalar(
-            "diversity", how.get("diversity", 0.0), float, Ge(0), Le(1), error=PredictionError
+    personalization: Annotated[float, Ge(0), Le(10)] | None = None
+    """With "prediction": weight of the difference between the predicted rating and the item's
+    average rating. 0 ranks by averages, 1 by predictions, more stresses what is special to the
+    user."""
+
+    diversity: Annotated[float, Ge(0), Le(1)] = 0.0
+    """How different the items should be from each other."""
+
+    popularity_penalty: Annotated[float, Ge(0), Le(1)] = 0.0
+    """With "interaction": how much to favor rare items. The probability of an item is divided by
+    this power of its probability for a user without interactions."""
+
+    min_ratings: Annotated[int, Ge(0)] | None = None
+    """Hide items with fewer ratings. None: 0 with "interaction", else a number between 1 and 20
+    that depends on the data."""
+
+    candidate_items: Any = None
+    """Ids or titles of the only items that may be listed."""
+
+    exclude_items: Any = None
+    """Ids or titles of items that may not be listed."""
+
+    genres: Any = None
+    """A genre, or several of which an item must have one."""
+
+    exclude_seen: bool = True
+    """Whether to hide items that the user has rated or interacted with."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RankingOptions:
+        """Create options by name; unknown names raise an error."""
+        return cls(**check_options(cls, values))
+
+    def resolve(self, model: FittedModel) -> RankingOptions:
+        """Return the options with the defaults of a model; raise an error if they do not fit it."""
+        if self.rank_by is None:
+            learned = model.interaction_model is not None
+            rank_by: RankBy = "interaction" if learned else "prediction"
+        else:
+            model.require("interactions" if self.rank_by == "interaction" else "ratings")
+            rank_by = self.rank_by
+        self._check_fit("balance", self.balance, rank_by, "interaction")
+        self._check_fit("threshold", self.threshold, rank_by, "threshold", "interaction")
+        self._check_fit("personalization", self.personalization, rank_by, "prediction")
+        penalty = self.popularity_penalty or None
+        self._check_fit("popularity_penalty", penalty, rank_by, "interaction")
+        if penalty and model.rates and self.balance == 1:
+            raise PredictionError(
+                f"popularity_penalty (={penalty:g}) needs a balance below 1; leave one out"
+            )
+        if not model.rates and (name := self._rating_option()) is not None:
+            raise PredictionError(
+                f"{name} (={getattr(self, name)!r}) concerns ratings, and this model was trained "
+                "on interactions without any; leave it out"
+            )
+        return replace(
+            self,
+            rank_by=rank_by,
+            balance=BALANCE if self.balance is None else self.balance,
+            threshold=self._checked_threshold(model.context.scale),
         )
-        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
-        lister = self.lister(n * (LONGER if share else 1), exclude_seen, how)
-        step = even_step(lister) if evenly else None
-        people = people if step is None else filled(people, step)
-        lists = rankings(lister, self.scorer, people, step)
-        if share:
-            chances = self._rank(how) in ("picked", "at_least")
-            top = varied(lists.top, n, self.likeness, share, chances=chances)
-            lists = lists.of_top(top, self.scorer)
-        if not self.tells_picks(how):
-            return lists
-        return with_picks(lists, self.scorer, people, left_out=exclude_seen)
 
-    def tells_picks(self, how: How) -> bool:
-        """Whether lists say how likely items are picked: those by ratings are made without it."""
-        return self._rank(how) == "picked"
+    @property
+    def uses_interactions(self) -> bool:
+        """Whether resolved options rank by the probability of interactions."""
+        return self.rank_by == "interaction"
 
-    def similar(self, item: int, n: int) -> pl.DataFrame:
-        """The items most like one."""
-        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
-        choice = self.scorer.fitted.interaction_model
-        if choice is not None:
-            return similar_by_picks(self.scorer, choice, item, n)
-        return similar_by_vectors(self.scorer, self.likeness, item, n)
+    def objective(self, scale: Scale) -> Objective:
+        """Return what resolved options rank by."""
+        assert self.threshold is not None
+        by_prediction = self.rank_by == "prediction"
+        return Objective("prediction" if by_prediction else "threshold", scale, self.threshold)
 
-    @locked_cached_property
-    def likeness(self) -> ScoreArray:
-        """A vector of unit length for each item. Returns (M, D)."""
-        choice = self.scorer.fitted.interaction_model
-        vectors = None if choice is None else choice.item_vectors()
-        return unit_vectors(self.scorer.fitted) if vectors is None else vectors
+    def _rating_option(self) -> str | None:
+        return next((n for n in ("balance", "threshold") if getattr(self, n) is not None), None)
 
-    def lister(self, n: int, exclude_seen: bool, how: How) -> Ranker:
-        """Who makes such lists of n items."""
-        fitted, rank = self.scorer.fitted, self._rank(how)
-        by = resolve_objective(
-            rank, how.get("threshold"), how.get("quantile"), fitted.context.scale
-        )
-        taste = self._taste(rank, how.get("taste"))
-        enough = self.scorer.known("item") >= self.least(how)
-        allowed = Candidates(self._items(how), enough, exclude_seen)
-        parts = self.scorer, self.calibrator
-        if rank != "picked":
-            return RatingRanker(*parts, by, n, allowed)
-        if taste == 1 and fitted.rates:
-            liked = Objective("at_least", by.scale, by.threshold, by.quantile)
-            return RatingRanker(*parts, liked, n, allowed)
-        assert fitted.interaction_model is not None
-        return InteractionRanker(*parts, fitted.interaction_model, by, taste, n, allowed)
-
-    def least(self, how: How) -> int:
-        """How many ratings an item must have to be listed."""
-        least = how.get("min_ratings")
-        if least is None:
-            picked = self._rank(how) == "picked" and how.get("taste") != 1
-            least = 0 if picked else self.usual_least  # what nobody picks is not listed anyway
-        return check_scalar("min_ratings", least, int, Ge(0), error=PredictionError)
-
-    def _rank(self, how: How) -> RankBy:
-        fitted, rank = self.scorer.fitted, how.get("rank")
-        if rank is None:
-            return "picked" if fitted.interaction_model is not None else "expected"
-        if rank == "picked" and fitted.interaction_model is None:
+    def _check_fit(self, name: str, value: Any, rank_by: RankBy, *criteria: RankBy) -> None:
+        if value is not None and rank_by not in criteria:
+            wanted = " or ".join(option("rank_by", criterion) for criterion in criteria)
             raise PredictionError(
-                "rank='picked' needs a model that knows what people pick; train one with "
-                f"{option('lists', True)}"
+                f"{name} (={value!r}) needs {wanted}; lists are ranked by {rank_by}",
+                field=name,
+                value=value,
             )
-        if rank != "picked" and not fitted.rates:
+
+    def _checked_threshold(self, scale: Scale) -> float:
+        if self.threshold is None:
+            return scale.default_threshold if len(scale) > 1 else scale.values[0]
+        low, high = scale.values[0], scale.values[-1]
+        if not low < self.threshold <= high:
             raise PredictionError(
-                f"rank={rank!r} needs ratings, and this model was trained on interactions without "
-                "any; leave rank out"
+                f"threshold (={self.threshold:g}) must be above {low:g}, the lowest rating, and at "
+                f"most {high:g}, the highest",
+                field="threshold",
+                value=self.threshold,
             )
-        return rank
-
-    def _taste(self, rank: RankBy, taste: Any) -> float:
-        if taste is None:
-            return TASTE
-        if rank != "picked":
-            raise PredictionError(
-                f"taste (={taste!r}) goes with rank='picked', not with {rank!r}; leave one out"
-            )
-        if not self.scorer.fitted.rates:
-            raise PredictionError(
-                f"taste (={taste!r}) weighs picks against ratings, and this model knows no "
-                "ratings; leave it out"
-            )
-        return check_scalar("taste", taste, float, Ge(0), Le(1), error=PredictionError)
-
-    # -- which items --------------------------------------------------------------------------
-
-    def _items(self, how: How) -> BoolArray:
-        """Those that the filters leave. Returns (M,)."""
-        M = self.scorer.fitted.context.n_items
-        allowed = np.ones(M, bool)
-        if (only := how.get("items")) is not None:
-            allowed[:] = False
-            allowed[self._indices(only, "items")] = True
-        if (without := how.get("without")) is not None:
-            allowed[self._indices(without, "without")] = False
-        if (genres := how.get("genres")) is not None:
-            allowed &= self.of_genres(genres)
-        return allowed
-
-    def _indices(self, given: Any, name: str) -> Any:
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise PredictionError(f"{name} (={given!r}) must be a list of items, by id or title")
-        named = listed(given)[0]
-        indices = self.catalog.indices(named)
-        raws = named.tolist() if isinstance(named, np.ndarray) else named
-        unknown = [raw for raw, place in zip(raws, indices, strict=True) if place < 0]
-        if unknown:
-            some = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if unknown[_SHOWN:] else "")
-            raise PredictionError(
-                f"{name} names {some}, unknown to the model; leave out what it does not know "
-                "(search finds items by title)"
-            )
-        return indices
-
-    def of_genres(self, genres: Any) -> BoolArray:
-        """Items with any of these genres. Returns (M,)."""
-        if not isinstance(genres, Iterable):
-            raise PredictionError(f"genres (={genres!r}) must be a genre or a list of them")
-        asked = [genres] if isinstance(genres, str) else list(genres)
-        masks = self.genres
-        if not masks:
-            raise PredictionError("genres: this model's data name no genres; leave it out")
-        names = {name.casefold(): name for name in masks}
-        for one in asked:
-            if not isinstance(one, str) or one.casefold() not in names:
-                raise PredictionError(
-                    f"genres: {one!r} is none of the data's; known are {', '.join(masks)}"
-                )
-        if not asked:
-            raise PredictionError(f"genres is empty; name one of {', '.join(masks)}")
-        return np.asarray(np.logical_or.reduce([masks[names[one.casefold()]] for one in asked]))
-
-
-# -- what is known of items -----------------------------------------------------------------------
-
-
-def genres_of(scorer: Scorer) -> dict[str, BoolArray]:
-    """The items (M,) of each genre that the data name, genres in the order of the alphabet."""
-    texts = scorer.fitted.context.genres
-    if texts is None:
-        return {}
-    members: dict[str, list[int]] = {}
-    for item, text in enumerate(texts.tolist()):
-        for name in text.split("|"):
-            if name.strip() and not name.startswith("("):  # "(no genres listed)"
-                members.setdefault(name.strip(), []).append(item)
-    masks = {}
-    for name in sorted(members):
-        masks[name] = np.zeros(len(texts), bool)
-        masks[name][members[name]] = True
-    return masks
-
-
-def default_min_ratings(counts: IntArray) -> int:
-    """At least 1, at most 20; as many as hide no more than a quarter of all ratings.
-
-    counts (items,) are the ratings of each. docs/python.md says why.
-    """
-    ordered = np.sort(counts)
-    sums = np.concatenate([[0], np.cumsum(ordered)])
-    for least in range(MOST, 1, -1):
-        below = int(np.searchsorted(ordered, least))
-        if sums[below] <= SHARE * sums[-1]:
-            return least
-    return 1
+        return self.threshold

@@ -25,8 +25,8 @@ class Predictions(NamedTuple):
     items: IntArray  # (n,) indices
     predictions: FloatArray  # (n,) expected ratings
     probabilities: FloatArray  # (n, K) calibrated
-    known_of_user: IntArray  # (n,)
-    known_of_item: IntArray  # (n,)
+    n_user_ratings: IntArray  # (n,)
+    n_item_ratings: IntArray  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class UserTopN:
     scores: FloatArray  # (n,) what they are ranked by
     predictions: FloatArray  # (n,) expected ratings
     probabilities: FloatArray  # (n, K) calibrated
-    known_of_items: IntArray  # (n,)
-    known_of_user: int
-    hidden: int
+    n_item_ratings: IntArray  # (n,)
+    n_user_ratings: int
+    n_hidden_items: int
     """How many items could be listed but have fewer than min_ratings ratings."""
     min_ratings: int
     picks: FloatArray | None = None
-    """(n,) chances to be picked next, of a list by "picked"."""
+    """(n,) probabilities of being the next interaction, of a list by these."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -82,13 +82,13 @@ class TopN(NamedTuple):
     """Lists of many people, one below the other."""
 
     top: RankedItems  # whose are places among these people
-    known_of_items: IntArray  # (n,)
-    known_of_users: IntArray  # (people,)
-    hidden: IntArray  # (people,)
+    n_item_ratings: IntArray  # (n,)
+    n_user_ratings: IntArray  # (people,)
+    n_hidden_items: IntArray  # (people,)
 
     def of_top(self, top: RankedItems, scorer: Scorer) -> TopN:
         """Others of the same people's items."""
-        return self._replace(top=top, known_of_items=scorer.known("item")[top.items])
+        return self._replace(top=top, n_item_ratings=scorer.known("item")[top.items])
 
 
 def id_series(raw: Sequence[Any] | npt.NDArray[Any], *, texts: bool) -> pl.Series:
@@ -127,16 +127,16 @@ def cell_frame(
             "item": item_series(own_items, items, answers.items),
             "title": title_series(context, answers.items),
             **distribution_columns(answers.probabilities, answers.predictions, context.scale),
-            "known_of_user": answers.known_of_user,
-            "known_of_item": answers.known_of_item,
+            "n_user_ratings": answers.n_user_ratings,
+            "n_item_ratings": answers.n_item_ratings,
         }
     )
 
 
-def list_frame(context: Dataset, users: Any, lists: TopN, *, picks: bool) -> pl.DataFrame:
+def list_frame(context: Dataset, users: Any, lists: TopN, *, interactions: bool) -> pl.DataFrame:
     """Lists of one or many people, one below the other; users are raw ids, None for a history.
 
-    `picks` says whether lists tell the chances to be picked.
+    `interactions` says whether lists have probabilities of interactions.
     """
     top = lists.top
     columns: dict[str, Any] = {}
@@ -146,13 +146,13 @@ def list_frame(context: Dataset, users: Any, lists: TopN, *, picks: bool) -> pl.
     columns["rank"] = 1 + np.arange(len(top.which)) - np.searchsorted(top.which, top.which)
     columns |= item_columns(context, top.items)
     columns["score"] = top.scores
-    if picks:  # even of nobody: columns do not depend on how long lists are
-        columns["pick"] = top.picks
+    if interactions:  # even of no user: columns do not depend on how long lists are
+        columns["interaction_probability"] = top.picks
     if not context.implicit:
         columns |= distribution_columns(top.probabilities, top.predictions, context.scale)
-    columns["known_of_user"] = lists.known_of_users[top.which]
-    columns["known_of_item"] = lists.known_of_items
-    columns["hidden"] = lists.hidden[top.which]
+    columns["n_user_ratings"] = lists.n_user_ratings[top.which]
+    columns["n_item_ratings"] = lists.n_item_ratings
+    columns["n_hidden_items"] = lists.n_hidden_items[top.which]
     return pl.DataFrame(columns)
 
 
@@ -161,7 +161,7 @@ def search_frame(scorer: Scorer, items: IntArray, distances: FloatArray) -> pl.D
     return pl.DataFrame(
         {
             **item_columns(scorer.fitted.context, items),
-            "known_of_item": scorer.known_of("item", items),
+            "n_item_ratings": scorer.known_of("item", items),
             "distance": distances,
         }
     )

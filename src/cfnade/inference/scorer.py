@@ -187,11 +187,6 @@ def softmax(scores: Array) -> FloatArray:
     return weights
 
 
-def means_of(probabilities: FloatArray, values: FloatArray) -> FloatArray:
-    """Return expected ratings, each a sum of its own: equal rows get equal bits. (n,)."""
-    return np.asarray((probabilities * values).sum(1))
-
-
 def weighted_mean(members: Sequence[FloatArray], shares: FloatArray) -> FloatArray:
     """Average distributions (n, K) by weights (members, n), or (members, 1)."""
     if len(members) == 1:

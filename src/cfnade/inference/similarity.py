@@ -93,7 +93,7 @@ def _frame(scorer: Scorer, item: int, score: ScoreArray, shown: FloatArray, n: i
             "rank": 1 + np.arange(len(order)),
             **item_columns(scorer.fitted.context, order),
             "similarity": shown[order],
-            "known_of_item": scorer.known_of("item", order),
+            "n_item_ratings": scorer.known_of("item", order),
         }
     )
 

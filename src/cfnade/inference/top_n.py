@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +19,10 @@ from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Dataset
 from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference.objectives import FloatArray, Objective
+from cfnade.inference.objectives import FloatArray, Objective, means_of
 from cfnade.inference.query import BoolArray, Entities, Query
 from cfnade.inference.results import RankedItems, TopN
-from cfnade.inference.scorer import ItemScores, Scorer, means_of
+from cfnade.inference.scorer import ItemScores, Scorer
 from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
 from cfnade.kernels.top_k import (
     MEAN_SLACK,
@@ -171,13 +172,14 @@ def best(
     which, items = np.nonzero(allowed)
     chances = lists.probabilities(which, items)
     means = means_of(chances, by.scale.array())
-    if by.rank == "expected":  # which calibration does not move
-        first = first_of_each(n, which, items, means)
-        chosen = which[first], items[first]
+    if by.rank_by == "prediction":  # which calibration does not move
+        scores = by.scores(items, means, chances)
+        first = first_of_each(n, which, items, scores)
+        chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
         honest = calibrator.apply(chances[first], Query.of_users(context, lists.users, *chosen))
-        return RankedItems(*chosen, means[first], means[first], honest, np.full(len(first), np.nan))
+        return RankedItems(*chosen, scores[first], means[first], honest, unasked)
     honest = calibrator.apply(chances, Query.of_users(context, lists.users, which, items))
-    ranked = by.scores(means, honest)
+    ranked = by.scores(items, means, honest)
     first = first_of_each(n, which, items, ranked)
     chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
     return RankedItems(*chosen, ranked[first], means[first], honest[first], unasked)
@@ -194,9 +196,9 @@ def _bounds(
     lists: ItemScores, by: Objective, calibrator: Calibrator
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Of what all items are ranked by; none of what is rated, calibrated apart. Both (B, M)."""
-    if by.rank == "expected":
-        means = lists.means(by.unit)
-        return means, means + 2 * MEAN_SLACK
+    if by.rank_by == "prediction":
+        scores = by.personalized_units(lists.means(by.unit))
+        return scores, scores + 2 * MEAN_SLACK * max(1.0, by.personalization)
     scores, each = lists.scores(), calibrator.calibrations(lists.users)
     sharp = np.array([one.temperature for one in each])
     lower, upper = np.empty(scores.shape[:2]), np.empty(scores.shape[:2])
@@ -210,9 +212,6 @@ def _bounds(
 
 
 # -- by interactions ---------------------------------------------------------------------------
-TASTE = 0.5
-"""Picked and liked."""
-
 _FEWEST = 48  # candidates that are rated at first
 _CELLS = 1 << 19  # that are rated at once
 _LEAST_EACH = 1 << 10  # scores of a person, by which the number of people at once is reckoned
@@ -228,9 +227,11 @@ class InteractionRanker:
     calibrator: Calibrator
     model: InteractionModel
     by: Objective
-    taste: float
+    balance: float
     n: int
     allowed: Candidates
+    popularity_penalty: float = 0.0
+    """How much an item's probability for a user without interactions counts against it."""
 
     @property
     def scores_each(self) -> int:
@@ -241,19 +242,21 @@ class InteractionRanker:
         # What is excluded because it was seen has no chance already.
         ranked = log_chances(self.scorer, self.model, users, left_out=self.allowed.exclude_seen)
         ranked[:, ~self.allowed.shown] = -np.inf
+        ranked -= self._penalties
         make = self._picked_and_liked
-        if not self.scorer.fitted.rates or self.taste == 0:
+        if not self.scorer.fitted.rates or self.balance == 0:
             make = self._picked
         return make(ranked, users), self.allowed.hidden(users)
 
     def _picked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
         """By the choice alone; ratings are said of what is listed."""
         which, items = _cells(ranked, nth_largest(ranked, self.n), _above(ranked))
-        picks = np.exp(ranked[which, items].astype(np.float64))
-        order = first_of_each(self.n, which, items, picks)
-        which, items, picks = which[order], items[order], picks[order]
+        scores = np.exp(ranked[which, items].astype(np.float64))
+        order = first_of_each(self.n, which, items, scores)
+        which, items, scores = which[order], items[order], scores[order]
         chances = self._honest(users, which, items)
-        return RankedItems(which, items, picks, self._means(chances), chances, picks)
+        picks = scores * np.exp(self._penalties[items])
+        return RankedItems(which, items, scores, self._means(chances), chances, picks)
 
     def _picked_and_liked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
         """The likeliest are rated; then all that could still come into the list."""
@@ -289,11 +292,11 @@ class InteractionRanker:
         chances = self._honest(asked, local, items)
         logs = ranked[which, items].astype(np.float64)
         with np.errstate(divide="ignore"):
-            liked = np.log(self.by.chance_of_liking(chances))
+            liked = np.log(self.by.probability_of_liking(chances))
         scores = np.exp(self._pick_power * logs + self._like_power * liked)
         order = first_of_each(self.n, which, items, scores)
         which, items, chances = which[order], items[order], chances[order]
-        picks = np.exp(logs[order])
+        picks = np.exp(logs[order] + self._penalties[items])
         return RankedItems(which, items, scores[order], self._means(chances), chances, picks)
 
     def _reach(self, listed: RankedItems, people: int) -> FloatArray:
@@ -305,13 +308,18 @@ class InteractionRanker:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(worst / _SLACK) / self._pick_power)
 
+    @cached_property
+    def _penalties(self) -> ScoreArray:
+        """What is taken from log P(picked next) of each item. (M,)."""
+        return np.float32(self.popularity_penalty) * self.model.base_log_probabilities
+
     @property
     def _pick_power(self) -> float:
-        return min(1.0, 2 - 2 * self.taste)
+        return min(1.0, 2 - 2 * self.balance)
 
     @property
     def _like_power(self) -> float:
-        return min(1.0, 2 * self.taste)
+        return min(1.0, 2 * self.balance)
 
     def _honest(self, users: Entities, which: IntArray, items: IntArray) -> FloatArray:
         if not self.scorer.fitted.rates:

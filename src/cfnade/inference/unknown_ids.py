@@ -19,7 +19,7 @@ Unknown = Literal["mean", "nan", "raise"]
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
 BoolArray = npt.NDArray[np.bool_]
 
-_FROM_CALLER = 6
+_FROM_CALLER = 5
 """Frames between a warning and the call of CFNADE.predict, predict_proba or predict_frame."""
 
 

@@ -1,9 +1,10 @@
-"""What the plugins share: a model of somebody else's users, items and ratings."""
+"""What the integrations share: the parameters of CFNADE, and a model of another library's data."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import field, fields, make_dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,15 +12,32 @@ from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
 from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
-from cfnade.parameters import Arguments
 
 NOBODY = -1
 """An id that no library gives: users and items are numbered from 0 in all of them."""
 
 
-def model_of(told: Arguments, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
+if TYPE_CHECKING:
+    Parameters = Any
+else:
+    _FIELDS = [
+        (name, Any, field(default=parameter.default))
+        for name, parameter in signature(CFNADE).parameters.items()
+    ]
+    Parameters = make_dataclass(
+        "Parameters",
+        _FIELDS,
+        kw_only=True,
+        eq=False,
+        repr=False,
+        namespace={"__module__": __name__},
+    )
+    """A dataclass of the parameters of CFNADE, which estimators of other libraries extend."""
+
+
+def model_of(parameters: Parameters, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
     """Trained on these (n,) each; a pair that comes twice counts with its mean."""
     table = RawTable.from_arrays(users, items, np.asarray(values, np.float64))
     ratings = build(table, LoadOptions(duplicates="mean", **options))
-    arguments = {one.name: getattr(told, one.name) for one in fields(Arguments)}
-    return CFNADE(**arguments).fit(ratings)
+    values = {one.name: getattr(parameters, one.name) for one in fields(Parameters)}
+    return CFNADE(**values).fit(ratings)

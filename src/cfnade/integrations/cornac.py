@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from cornac.models import Recommender
 
-from cfnade.integrations.base import NOBODY, model_of
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import NOBODY, Parameters, model_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADERecommender(Recommender, Arguments):  # type: ignore[misc]
+class CFNADERecommender(Recommender, Parameters):  # type: ignore[misc]
     """Takes the arguments of CFNADE. `model` answers what Cornac does not ask, by its indices."""
 
     name: str = "CF-NADE"

@@ -35,7 +35,7 @@ class PickRecommender:
     """
 
     seed: int = 0
-    threads: int | None = None
+    n_threads: int | None = None
 
     def fit(self, user_items: Any, show_progress: bool = False, callback: Any = None) -> Self:
         """Learn from a CSR matrix (users, items)."""
@@ -49,7 +49,7 @@ class PickRecommender:
         users, items = cells.row.astype(np.int64), cells.col.astype(np.int64)
         weights = cells.data.astype(np.float64)
         table = RawTable.from_arrays(users, items, weights=weights)
-        self.model = CFNADE(seed=self.seed, threads=self.threads, verbose=show_progress)
+        self.model = CFNADE(seed=self.seed, n_threads=self.n_threads, verbose=show_progress)
         self.model.fit(build(table, LoadOptions()))
         return self
 

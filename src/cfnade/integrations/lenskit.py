@@ -11,8 +11,7 @@ from lenskit.training import Trainable, TrainingOptions
 
 from cfnade.exceptions import DataError
 from cfnade.inference.query import Entities
-from cfnade.integrations.base import NOBODY, model_of
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import NOBODY, Parameters, model_of
 
 
 class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
@@ -22,7 +21,7 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     so that somebody new needs no training; `model` answers what LensKit does not ask, by numbers.
     """
 
-    config: Arguments
+    config: Parameters
 
     def is_trained(self) -> bool:
         """Whether train() was called."""

@@ -15,15 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cfnade.data.scale import infer_scale
 from cfnade.exceptions import DataError, PredictionError
-from cfnade.integrations.base import model_of
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import Parameters, model_of
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["whole number", "number", "text"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADERegressor(RegressorMixin, BaseEstimator, Arguments):  # type: ignore[misc]
+class CFNADERegressor(RegressorMixin, BaseEstimator, Parameters):  # type: ignore[misc]
     """Predicts the expected rating of pairs; what else there is to ask, `model_` answers.
 
     Beside the arguments below it takes those of CFNADE. A pair that comes twice counts once, with

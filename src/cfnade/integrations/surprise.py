@@ -9,12 +9,11 @@ import numpy as np
 from surprise import AlgoBase
 from surprise.prediction_algorithms.predictions import Prediction
 
-from cfnade.integrations.base import NOBODY, model_of
-from cfnade.parameters import Arguments
+from cfnade.integrations.base import NOBODY, Parameters, model_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CFNADEAlgo(AlgoBase, Arguments):  # type: ignore[misc]
+class CFNADEAlgo(AlgoBase, Parameters):  # type: ignore[misc]
     """Takes the arguments of CFNADE. `model` answers what Surprise does not ask, by inner ids."""
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Bounds of ranking criteria, candidates for the top k, and log-softmax.
 
 Only columns whose bounds reach the top k need the exact criterion. It is a mean, or a probability
-or quantile of the calibrated distribution p' ∝ p^(1/T)·w·exp(θ·v) (calibration/); Newton's method
+of the calibrated distribution p' ∝ p^(1/T)·w·exp(θ·v) (calibration/); Newton's method
 finds θ in double precision from the mean's log-odds. Where it does not converge soon, the bounds
 are ±∞.
 
@@ -27,14 +27,12 @@ from cfnade.kernels.simd import (
     load_masked,
     log,
     maximum,
-    minimum,
     offset,
     select_le,
     store,
     store_masked,
 )
 
-PROBABILITY, QUANTILE = 0, 1
 MEAN_SLACK, SLACK = 1e-5, 1e-6
 """Half the distance of the bounds, of a mean over 0..1 in the precision of the scores, and of a
 chance in double precision: far above all rounding."""
@@ -46,15 +44,12 @@ _TINY = 1e-300
 
 
 class Criterion(NamedTuple):
-    """What columns are ranked by."""
+    """The calibrated probability of a level or a higher one, by which columns are ranked."""
 
-    kind: int  # CHANCE or QUANTILE
     unit: Array  # (K,) the scale's values, moved and stretched to 0..1
     sharpness: float  # 1/T
     log_weights: Array  # (B, K) of each row
-    first: int  # CHANCE: of this level or a higher one
-    share: float  # QUANTILE: 0..1
-    edges: Array  # (K+1,) QUANTILE: where levels begin and end
+    first: int  # the lowest of the levels that count
 
 
 # A tile holds, for 16 columns, four blocks of K vectors: scores and weights, and, the same in every
@@ -129,19 +124,6 @@ def _tail_probability(tile: Any, K: int, first: int, mass: Any) -> Any:
     return above / mass
 
 
-@internal
-def _quantile(tile: Any, K: int, edges: Any, share: float, mass: Any) -> Any:
-    """Where the share of the mass is reached, each level's mass lying evenly between its edges."""
-    zero, one = broadcast(tile, 0.0), broadcast(tile, 1.0)
-    left, place = broadcast(tile, share) * mass, broadcast(tile, edges[0])
-    for k in range(K):
-        weight = load(tile, LANES * (K + k))
-        part = maximum(zero, minimum(one, left / weight))
-        place = place + part * broadcast(tile, edges[k + 1] - edges[k])
-        left = left - weight
-    return place
-
-
 @inlined
 def _fill_tile(tile: Any, K: int, scores: Any, begin: int, M: int, count: int) -> None:
     """Scores of the columns from begin on; a last tile that is not full repeats its last column."""
@@ -181,7 +163,7 @@ def _means(scores: Any, M: int, unit: Any, out: Any) -> None:
 def _criterion_bounds(
     scores: Any, M: int, criterion: Any, memory: Any, lower: Any, upper: Any
 ) -> None:
-    K, scores, edges = len(criterion.unit), data_pointer(scores), data_pointer(criterion.edges)
+    K, scores = len(criterion.unit), data_pointer(scores)
     B, tile = len(lower) // M, data_pointer(memory)
     slack, sure = broadcast(tile, SLACK), broadcast(tile, 0.5)
     for k in range(K):
@@ -195,14 +177,9 @@ def _criterion_bounds(
             _weigh(tile, K, broadcast(tile, 0.0))
             _, high, low, _ = _spread(tile, K)
             mass, unsure = _tilt(tile, K, criterion.sharpness, high, low)
-            if criterion.kind == PROBABILITY:
-                chance = _tail_probability(tile, K, criterion.first, mass)
-                below, above = chance - slack, chance + slack
-            else:
-                below = _quantile(tile, K, edges, criterion.share - SLACK, mass)
-                above = _quantile(tile, K, edges, criterion.share + SLACK, mass)
-            below = select_le(unsure, sure, below, broadcast(tile, -np.inf))
-            above = select_le(unsure, sure, above, broadcast(tile, np.inf))
+            probability = _tail_probability(tile, K, criterion.first, mass)
+            below = select_le(unsure, sure, probability - slack, broadcast(tile, -np.inf))
+            above = select_le(unsure, sure, probability + slack, broadcast(tile, np.inf))
             store_masked(lower, row * M + begin, below, count)
             store_masked(upper, row * M + begin, above, count)
 
@@ -262,9 +239,9 @@ def criterion_bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]
     """Lower and upper bounds of what columns are ranked by, for scores (B, M, K). (B, M) each."""
     B, M, _ = scores.shape
     lower, upper = np.empty((B, M)), np.empty((B, M))
-    arrays = criterion.unit, criterion.log_weights, criterion.edges
-    unit, log_weights, edges = (np.array(array, np.float64) for array in arrays)
-    whole = criterion._replace(unit=unit, log_weights=log_weights, edges=edges)
+    arrays = criterion.unit, criterion.log_weights
+    unit, log_weights = (np.array(array, np.float64) for array in arrays)
+    whole = criterion._replace(unit=unit, log_weights=log_weights)
     memory = np.empty(4 * len(unit) * LANES)  # made here, as an address keeps no array alive
     _criterion_bounds(_flat(scores), M, whole, memory, lower.reshape(-1), upper.reshape(-1))
     return lower, upper

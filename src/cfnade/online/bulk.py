@@ -149,9 +149,10 @@ def ratings_frame(store: EventStore, *, implicit: bool = False) -> pl.DataFrame:
         .filter(pl.col("type") == ("interaction" if implicit else "rating"))
     )
     if not current.height:
+        missing = "ratings or interactions" if implicit else "ratings"
         raise StoreError(
-            f"{store.name}: there are no {'interactions' if implicit else 'ratings'} in the store "
-            "yet; import some with: cfnade store import"
+            f"{store.name}: there are no {missing} in the store yet; import some with: "
+            "cfnade store import"
         )
     table = current.select(
         _ids(current["user_id"]).alias("user"),

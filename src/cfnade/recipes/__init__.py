@@ -148,7 +148,7 @@ def check_side(side: str) -> None:
         if kinds.count(kind) > 1:
             raise TrainingError(
                 f"side (={side!r}) names {kind} twice; several members of one kind are "
-                f"{option('seeds', 2)}"
+                f"{option('n_seeds', 2)}"
             )
 
 

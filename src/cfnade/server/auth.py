@@ -130,8 +130,8 @@ async def require_user(user_id: UserId, principal: CurrentPrincipal) -> str:
 
     Neither the answer nor the time that it takes says whether the other user exists.
     """
-    own = principal.user_id
-    if own is not None and not hmac.compare_digest(own.encode(), user_id.encode()):
+    token_user = principal.user_id
+    if token_user is not None and not hmac.compare_digest(token_user.encode(), user_id.encode()):
         raise ApiError(403, "this token is another user's; it is valid for that user only")
     return user_id
 

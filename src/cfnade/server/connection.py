@@ -23,7 +23,7 @@ from cfnade.server.settings import Limits
 
 _log = logging.getLogger("cfnade.server")
 _WARN_SECONDS = 60.0
-"""A full service says so once in this time."""
+"""Seconds between warnings that the service is full."""
 
 
 class LimitedConfig(Config):
@@ -118,9 +118,9 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that has waited for its client longest; this one if none waits."""
-        others = [cast(Connection, other) for other in self.connections]
-        waiting = [other for other in others if other._waits_for_client()]
-        min(waiting, key=lambda other: other._waiting_since).abort()
+        connections = [cast(Connection, each) for each in self.connections]
+        waiting = [each for each in connections if each._waits_for_client()]
+        min(waiting, key=lambda each: each._waiting_since).abort()
         now = self.loop.time()
         if now - self._config.warned_at > _WARN_SECONDS:
             self._config.warned_at = now

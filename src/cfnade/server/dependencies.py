@@ -19,7 +19,7 @@ else:  # its module needs SQLAlchemy, which only a service with a store imports
 
 
 async def current_model(request: Request) -> LoadedModel:
-    """Return the model that is served now; a request keeps it to its end."""
+    """Return the model that is served now; a request keeps it until it is answered."""
     registry: ModelRegistry = request.app.state.registry
     return registry.current()
 

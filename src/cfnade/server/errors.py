@@ -75,7 +75,9 @@ def problem_response(error: ApiError) -> Response:
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that may refuse with these statuses."""
     content = {PROBLEM_TYPE: {"schema": Problem.model_json_schema()}}
-    return {one: {"description": _DESCRIPTIONS[one], "content": content} for one in statuses}
+    return {
+        status: {"description": _DESCRIPTIONS[status], "content": content} for status in statuses
+    }
 
 
 def add_exception_handlers(app: FastAPI) -> None:

@@ -57,7 +57,7 @@ class ItemMetadata:
     """Film where titles have years, else item."""
 
     @classmethod
-    def of(cls, predictor: Predictor) -> ItemMetadata:
+    def from_predictor(cls, predictor: Predictor) -> ItemMetadata:
         n, titles = len(predictor.items.table), predictor.catalog.titles
         genres: list[list[str]] = [[] for _ in range(n)]
         for name, mask in predictor.genres.items():
@@ -66,7 +66,9 @@ class ItemMetadata:
         matches = [None] * n if titles is None else [_YEAR.search(str(title)) for title in titles]
         years = np.array([int(match[1]) if match else 0 for match in matches], np.int64)
         counts = Counter((years[years > 0] // 10 * 10).tolist())
-        decades = [{"decade": one, "n_items": counts[one]} for one in sorted(counts, reverse=True)]
+        decades = [
+            {"decade": decade, "n_items": counts[decade]} for decade in sorted(counts, reverse=True)
+        ]
         is_dated = np.count_nonzero(years) >= _MIN_DATED * n
         return cls(genres, years, decades, "film" if is_dated else "item")
 
@@ -100,7 +102,7 @@ class LoadedModel:
             loaded_at=datetime.now(UTC),
             counts=counts,
             popular=np.argsort(-counts, kind="stable"),
-            metadata=ItemMetadata.of(predictor),
+            metadata=ItemMetadata.from_predictor(predictor),
         )
 
     @locked_cached_property
@@ -139,7 +141,7 @@ def _query_everything(predictor: Predictor) -> None:
         users.append({"user": predictor.users.raw(0)})
     if fitted.needs_times:
         if fitted.has_context:
-            predictor.predicted(first, **users[-1], times=0)
+            predictor.predicted(first, **users[-1], timestamp=0)
         return
     with suppress(PredictionError):  # a model without vectors of items
         predictor.similar_items(predictor.items.raw(0), n=1)

@@ -32,7 +32,7 @@ class ResolvedUser(NamedTuple):
     history: UserHistory | None
     ignored: list[Any]
 
-    def known(self, predictor: Predictor) -> Entities:
+    def as_known(self, predictor: Predictor) -> Entities:
         """Return the user by index, with their ratings."""
         return predictor.user_entities(self.user, history=self.history)
 
@@ -42,8 +42,10 @@ def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
     if query.user_id is not None:
         return _training_user(predictor, query.user_id)
     if (query.ratings is None) == predictor.fitted.rates:
-        given, wanted = ("interactions", "ratings")[:: 1 if query.ratings is None else -1]
-        raise ApiError(422, f"{given}: this model knows {wanted} only; give {wanted}", field=given)
+        field, other_field = ("interactions", "ratings")[:: 1 if query.ratings is None else -1]
+        raise ApiError(
+            422, f"{field}: this model knows {other_field} only; give {other_field}", field=field
+        )
     if query.ratings is not None:
         names, levels = item_names(query.ratings), rating_levels(predictor, query.ratings)
         return _new_user(predictor, names, levels, query.ratings, "ratings")
@@ -171,7 +173,7 @@ def _item_name(entry: RatingEntry, position: int) -> int | str:
 
 def rating_levels(predictor: Predictor, ratings: Sequence[RatingEntry]) -> LevelArray:
     """Return ratings as levels of the scale, on which they must be."""
-    levels, on_scale = predictor.scale.levels_of(np.array([one["rating"] for one in ratings]))
+    levels, on_scale = predictor.scale.levels_of(np.array([entry["rating"] for entry in ratings]))
     if not on_scale.all():
         position = int(np.argmin(on_scale))
         field = f"ratings[{position}].rating"
@@ -261,13 +263,15 @@ def _stored_history(
 ) -> UserHistory:
     """Return ratings of known items on the model's scale; of an implicit model, all items."""
     rates = predictor.fitted.rates
-    current = [one for one in ratings if not rates or one.rating is not None]
-    indices = np.array([id_index(predictor.items, one.item_id) for one in current], np.int64)
+    current = [rating for rating in ratings if not rates or rating.rating is not None]
+    indices = np.array([id_index(predictor.items, stored.item_id) for stored in current], np.int64)
     if rates:
-        values = np.array([one.rating for one in current], np.float64)
+        values = np.array([stored.rating for stored in current], np.float64)
         levels, on_scale = predictor.scale.levels_of(values)
     else:
         levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)
     used = np.flatnonzero((indices >= 0) & on_scale)
-    unknown = tuple(one.item_id for one, index in zip(current, indices, strict=True) if index < 0)
+    unknown = tuple(
+        stored.item_id for stored, index in zip(current, indices, strict=True) if index < 0
+    )
     return UserHistory(indices[used].astype(np.int32), levels[used], unknown, user)

@@ -1,4 +1,4 @@
-"""Example users for the page, so that nobody has to begin with an empty list."""
+"""Example users for the page, for visitors without ratings."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dic
     ratings = []
     for index, liking in likings.items():
         assert index is not None
-        wanted = values[0] + liking * (values[-1] - values[0])
-        rating = float(values[np.abs(values - wanted).argmin()])
+        target = values[0] + liking * (values[-1] - values[0])
+        rating = float(values[np.abs(values - target).argmin()])
         ratings.append(
             {
                 "item": predictor.items.raw(index),

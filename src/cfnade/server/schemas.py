@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
+from cfnade.inference.ranking_options import RankBy
 from cfnade.server.settings import (
     MAX_GENRES,
     MAX_ITEMS,
@@ -20,7 +21,6 @@ from cfnade.server.settings import (
     MAX_TOKEN_SECONDS,
 )
 
-RankBy = Literal["interaction", "prediction", "threshold"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text
@@ -173,6 +173,9 @@ class RankingFields(BaseModel):
         description="Items whose title has a year of any of these decades, such as 1990.",
     )
     diversity: float = Field(0.0, ge=0, le=1, description="How different the items should be.")
+    popularity_penalty: float = Field(
+        0.0, ge=0, le=1, description="How much to favor rare items in rankings by interaction."
+    )
 
 
 class RecommendationRequest(UserQuery, RankingFields):

@@ -165,7 +165,7 @@ def test_exact_decimals_are_ratings() -> None:
 def test_a_model_is_fitted_to_them() -> None:
     draw = np.random.default_rng(0)
     dense = draw.integers(1, 6, (30, 20)) * (draw.random((30, 20)) < 0.5)
-    model = CFNADE(ridge=0, hidden=(4,), epochs=1).fit(sp.csr_array(dense))
+    model = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1).fit(sp.csr_array(dense))
     assert 1 <= model.predict([3], [4])[0] <= 5
 
 
@@ -231,7 +231,7 @@ def test_fit_takes_x_and_y() -> None:
     draw = np.random.default_rng(0)
     pairs = np.argwhere(draw.random((30, 20)) < 0.5)
     ratings = draw.integers(1, 6, len(pairs))
-    options: dict[str, Any] = {"ridge": 0, "hidden": (4,), "epochs": 1}
+    options: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 1}
     model = CFNADE(**options).fit(pairs, ratings)
     same = CFNADE(**options).fit(np.column_stack([pairs, ratings]))
     assert model.fitted_.context == same.fitted_.context

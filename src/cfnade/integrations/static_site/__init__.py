@@ -124,7 +124,7 @@ def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[s
             for share, parts in given.members
         ],
         "calibration": _calibration(predictor, items, tables),
-        "usual": tables(predictor.usual[items]),
+        "usual": tables(predictor.baseline[items]),
         "stranger": tables(predictor.predicted(items, history={}).probabilities),
     }
 

@@ -118,7 +118,7 @@ def recommendations(model: LoadedModel, query: schemas.RecommendationRequest) ->
     top = rank_items(model, user, query, candidates, excluded)
     return {
         "items": recommended_rows(model, top),
-        "n_hidden_items": top.hidden,
+        "n_hidden_items": top.n_hidden_items,
         "min_ratings": top.min_ratings,
         "unknown_items": [*unknown, *unknown_too],
         "ignored": user.ignored,
@@ -134,15 +134,15 @@ def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
         item=row["item"],
         user=user.user,
         history=user.history,
-        of="pick" if query.target == "interaction" else query.target,
+        target=query.target,
     )
-    names = {"without": "prediction_without", "change": "difference", "times": "lift"}
+    names = {"without": "prediction_without", "change": "difference"}
     lines = frame.rename(names, strict=False).to_dicts()
     answer = row | {"prediction": None, "interaction_probability": None, "ignored": user.ignored}
     columns: tuple[str, ...] = _RATING_CONTRIBUTION
-    if "times" in frame.columns:
+    if "lift" in frame.columns:
         columns = _INTERACTION_CONTRIBUTION
-        answer["interaction_probability"] = lines[0]["pick"] if lines else None
+        answer["interaction_probability"] = lines[0]["interaction_probability"] if lines else None
         lines = [{"rating": None} | line for line in lines]
     else:
         (answer["prediction"],) = _predicted(predictor, user, [index])
@@ -155,7 +155,7 @@ def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
     user = resolve_user(predictor, query)
     found = find_items(predictor, query.exclude_items or [])
     excluded = np.array([index for index in found.values() if index is not None], np.int64)
-    questions = predictor.interview.questions(user.known(predictor), query.n, excluded)
+    questions = predictor.interview.questions(user.as_known(predictor), query.n, excluded)
     rows = zip(catalog_rows(model, questions.items), questions.reductions.tolist(), strict=True)
     return {
         "items": [row | {"uncertainty_reduction": _or_null(by)} for row, by in rows],
@@ -172,11 +172,11 @@ def recommended_rows(model: LoadedModel, top: UserTopN) -> list[Row]:
     """Return a list of recommendations."""
     predictor = model.predictor
     if predictor.fitted.rates:
-        values = top.predictions, top.probabilities, top.known_of_items
+        values = top.predictions, top.probabilities, top.n_item_ratings
         rows = _prediction_rows(predictor, top.items, *values)
     else:
         empty = dict.fromkeys(_RATING_FIELDS)
-        counts = top.known_of_items.tolist()
+        counts = top.n_item_ratings.tolist()
         rows = [
             row | empty | {"n_item_ratings": count}
             for row, count in zip(named_rows(predictor, top.items), counts, strict=True)
@@ -208,16 +208,18 @@ def _predicted(
 ) -> list[Row]:
     if not indices:
         return []
-    found = predictor.predicted(np.array(indices), user.user, history=user.history, times=timestamp)
+    found = predictor.predicted(
+        np.array(indices), user.user, history=user.history, timestamp=timestamp
+    )
     return _prediction_rows(
-        predictor, found.items, found.predictions, found.probabilities, found.known_of_item
+        predictor, found.items, found.predictions, found.probabilities, found.n_item_ratings
     )
 
 
 def _new_item_row(predictor: Predictor, user: ResolvedUser, name: int | str, item: Entities) -> Row:
     found = predictor.predicted_of_new(item, user.user, history=user.history)
     rows = [{"item": name, "title": None}]
-    values = found.predictions, found.probabilities, found.known_of_item
+    values = found.predictions, found.probabilities, found.n_item_ratings
     return _distribution_rows(predictor, rows, *values, [None])[0]
 
 
@@ -229,7 +231,7 @@ def _prediction_rows(
     counts: IntArray,
 ) -> list[Row]:
     """Return predictions of items, with how all users rated them."""
-    baseline = predictor.usual[indices].tolist()
+    baseline = predictor.baseline[indices].tolist()
     rows = named_rows(predictor, indices)
     return _distribution_rows(predictor, rows, means, probabilities, counts, baseline)
 

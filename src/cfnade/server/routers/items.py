@@ -125,8 +125,7 @@ def similar_items(model: LoadedModel, item_id: str, n: int) -> Row:
     (row,) = named_rows(predictor, np.array([resolve_item_path(predictor, item_id)]))
     frame = predictor.similar_items(row["item"], n=n)
     metric = "cosine" if predictor.fitted.interaction_model is None else "lift"
-    items = frame.rename({"known_of_item": "n_item_ratings"}, strict=False).to_dicts()
-    return row | {"metric": metric, "items": items}
+    return row | {"metric": metric, "items": frame.to_dicts()}
 
 
 def map_items(model: LoadedModel) -> Row:

@@ -47,7 +47,9 @@ async def list_ratings(user: User, model: Model, ratings: Ratings) -> Response:
     """Return the current ratings of a user."""
     stored = await ratings.ratings(model, user)
     in_training_data = bool(stored) and user_index(model.predictor, user) >= 0
-    rows = [_rating_row(model, one.item_id, one.rating, one.timestamp) for one in stored]
+    rows = [
+        _rating_row(model, rating.item_id, rating.rating, rating.timestamp) for rating in stored
+    ]
     return json_response(
         dict, {"user_id": user, "in_training_data": in_training_data, "ratings": rows}
     )
@@ -75,7 +77,9 @@ async def add_ratings(
     ]
     results = await ratings.append(model, events)
     unknown = [name for name, item in zip(names, items, strict=True) if item is None]
-    rows = [_changed_row(model, *one) for one in zip(events, results, strict=True)]
+    rows = [
+        _changed_row(model, event, result) for event, result in zip(events, results, strict=True)
+    ]
     return json_response(dict, {"ratings": rows, "unknown_items": unknown})
 
 
@@ -166,7 +170,7 @@ def user_recommendations(
     top = rank_items(model, user, query, candidates, excluded)
     return {
         "items": recommended_rows(model, top),
-        "n_hidden_items": top.hidden,
+        "n_hidden_items": top.n_hidden_items,
         "min_ratings": top.min_ratings,
         "n_user_ratings": len(stored) if user.history is None else len(user.history),
         "unknown_items": [*unknown, *unknown_too],

@@ -1,0 +1,108 @@
+"""Frames of pandas, polars and pyarrow: results as frames, and histories from them.
+
+Inside, everything is NumPy and polars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import narwhals.stable.v1 as nw
+import polars as pl
+
+from cfnade.data.dataset import Dataset
+from cfnade.data.load import load
+from cfnade.data.scale import INTERACTIONS, Scale
+from cfnade.exceptions import PredictionError
+
+Library = Literal["pandas", "polars", "pyarrow"]
+LIBRARIES: tuple[Library, ...] = get_args(Library)
+_PAIR, _TRIPLE = ("item", "rating"), ("user", "item", "rating")
+
+
+def library_of(*arguments: Any) -> Library | None:
+    """Return the library of the first argument that is a frame or a column of one."""
+    for argument in arguments:
+        roots = {parent.__module__.partition(".")[0] for parent in type(argument).__mro__}
+        for library in LIBRARIES:
+            if library in roots:
+                return library
+    return None
+
+
+def to_frame(frame: pl.DataFrame, library: Library | None, *columns: Any) -> pl.DataFrame:
+    """Return a polars frame as one of another library.
+
+    Args:
+        frame: The result.
+        library: None for polars.
+        *columns: Arguments with a value for each row; the result has the index of the first pandas
+            one.
+    """
+    if library is None or library == "polars":
+        return frame
+    data = {
+        name: frame[name].to_numpy() if frame[name].dtype.is_numeric() else frame[name].to_list()
+        for name in frame.columns
+    }
+    result: Any = nw.from_dict(data, backend=library).to_native()
+    indexed = [one for one in columns if library == library_of(one) == "pandas"]
+    if indexed:
+        result.index = indexed[0].index
+    return result  # type: ignore[no-any-return]  # polars unless another library is asked for
+
+
+def read(data: Any, scale: Scale | None = None) -> Dataset:
+    """Return ratings as they are; load anything else, on the scale if there is one."""
+    if isinstance(data, Dataset):
+        return data
+    return load(data, implicit=True) if scale == INTERACTIONS else load(data, scale=scale)
+
+
+# -- histories ------------------------------------------------------------------------------------
+
+
+def to_history(history: Any, *, rated: bool) -> Any:
+    """Return the history of a user as pairs if it is a table; else as it is.
+
+    A pandas series has ratings by item. Without ratings, any column holds items.
+    """
+    if library_of(history) is None:
+        return history
+    table = nw.from_native(history, eager_only=True, allow_series=True)
+    if isinstance(table, nw.Series):
+        if not rated:
+            return table.to_list()
+        if hasattr(history, "items"):
+            return [*zip(history.index.tolist(), history.tolist(), strict=True)]
+        raise PredictionError(
+            "a history of ratings came as one column; give a table of items and ratings"
+        )
+    return [*_columns(table, _PAIR if rated else _PAIR[:1], "a history")]
+
+
+def to_histories(histories: Any, *, rated: bool) -> Any:
+    """Return the histories of several users by name, from a table or a mapping of histories."""
+    if library_of(histories) is not None:
+        table = nw.from_native(histories, eager_only=True)
+        by_user: dict[Any, list[Any]] = {}
+        for user, *entry in _columns(table, _TRIPLE if rated else _TRIPLE[:2], "histories"):
+            by_user.setdefault(user, []).append(tuple(entry) if rated else entry[0])
+        return by_user
+    if isinstance(histories, Mapping):
+        return {name: to_history(history, rated=rated) for name, history in histories.items()}
+    return histories
+
+
+def _columns(table: nw.DataFrame[Any], names: Sequence[str], what: str) -> Any:
+    """Return rows of these columns, by name, or by position if there are no others."""
+    if not set(names) <= set(table.columns):
+        if len(table.columns) != len(names):
+            raise PredictionError(
+                f"{what} came as a table with columns {', '.join(map(repr, table.columns))}; it "
+                f"needs {', '.join(names)}"
+            )
+        names = table.columns
+    columns = [table[name].to_list() for name in names]
+    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
