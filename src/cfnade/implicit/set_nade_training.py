@@ -130,7 +130,7 @@ def initial_network(
 ) -> ChoiceNetwork:
     """Return a network with its start values: biases are log frequencies of items."""
     M, H = rows.n_columns, settings.hidden
-    columns, group = (M, SINGLE_PROCESS) if part is None else (part.whole, part.group)
+    columns, group = (M, SINGLE_PROCESS) if part is None else (part.n_columns, part.group)
     active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.sizes)))
     mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
     network = ChoiceNetwork(ChoiceConfig(columns=M, levels=1, hidden=H, usual=mean_count))
@@ -143,7 +143,7 @@ def initial_network(
     counts = np.bincount(rows.columns, rows.weights, minlength=M)
     with torch.no_grad():
         for table in (*network.W, network.V):
-            fill_columns_(table, sample, part and part.kept)
+            fill_columns_(table, sample, part and part.initialized_columns)
         mean = counts.mean() if part is None else group.total(float(counts.sum())) / columns
         bias = np.log(counts + 1) - np.log(max(mean, 1e-6))
         network.b.copy_(torch.from_numpy(bias))
@@ -208,7 +208,7 @@ class CandidateSampler:
     ) -> None:
         self._settings, self._M = settings, rows.n_columns
         if part is not None and settings.head:  # its part of both
-            share = len(part.columns) / part.whole
+            share = len(part.columns) / part.n_columns
             own = max(1, round(settings.head * share)), max(1, round(settings.tail * share))
             self._settings = replace(settings, head=own[0], tail=own[1])
         counts = np.bincount(rows.columns, minlength=self._M)
