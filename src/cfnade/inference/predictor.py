@@ -92,8 +92,6 @@ class Predictor:
     def person(self, history: History) -> UserHistory:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         self.fitted.require("histories")
-        if isinstance(history, UserHistory):
-            return history
         return parse_history(history, self.catalog, self.scale)
 
     def user_entities(self, user: Any = None, *, history: History | None = None) -> Entities:
