@@ -1,4 +1,4 @@
-"""CF-NADE over sets as an implicit component; models/choice_network.py has the equations."""
+"""CF-NADE over sets as an implicit component; models/set_nade.py has the equations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cfnade.implicit.base import (
 )
 from cfnade.implicit.rows import InteractionRows, weigh
 from cfnade.implicit.weighted import FloatArray, multiply, times_transpose
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
 
 if TYPE_CHECKING:
-    from cfnade.models.choice_network import ChoiceNetwork
+    from cfnade.models.set_nade import SetNADENetwork
 
 EXACT_ITEMS = 8_000
 """Beyond, the softmax is sampled, and the network earns nothing where interactions are few."""
@@ -42,11 +42,11 @@ class SetNade(ImplicitComponent):
     """Arrays W (M, H), c (H,), V (M, H) and b (M,)."""
 
     gives_item_vectors = True
-    config_type = ChoiceConfig
-    config: ChoiceConfig
+    config_type = SetNADEConfig
+    config: SetNADEConfig
 
     @classmethod
-    def of_network(cls, network: ChoiceNetwork) -> Self:
+    def of_network(cls, network: SetNADENetwork) -> Self:
         """Take the arrays of a network, in its memory."""
         arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
         return cls(network.config, arrays | {"W": arrays["W"][0]})
@@ -100,7 +100,7 @@ class SetNade(ImplicitComponent):
         shape = len(rows), rows.n_columns, len(rows.columns)
         settings = settings_for(*shape, seed=seed, epochs=options["epochs"])
 
-        def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+        def validate(network: SetNADENetwork) -> dict[str, float] | None:
             return None if value is None else {"ndcg": value(cls.of_network(network))}
 
         loop = training_loop(binary(rows), settings, validate=validate)
