@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-pandas3 check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-arm64 test-pandas3 check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
@@ -29,6 +29,12 @@ test-avx2: export PYTHONDONTWRITEBYTECODE =
 test-avx2: .venv/.dev
 	$(BIN)/python tests/without_avx512.py $(BIN)/cfnade doctor
 	$(BIN)/python tests/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# Kernels, models, components, inference and training on an emulated ARM processor: hours; the first
+# run downloads Debian's Python and wheels for aarch64 into .venv-arm64 (tests/on_arm64.py).
+ARM64_TESTS ?= tests/kernels tests/models tests/components tests/inference tests/training
+test-arm64: .venv/.dev
+	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
 
 # Tests of data frames with pandas 3: Spark and LensKit need pandas 2, which .venv has.
 test-pandas3: export PYTHONPATH = .venv/pandas3
@@ -72,7 +78,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-arm64 .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/.made:
 	$(PYTHON) -m venv .venv

@@ -13,20 +13,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.common import Clock
-from cfnade.kernels import engine, fused_hidden_layer, hidden_layers, sampling
+from cfnade.kernels import engine, hidden_layers, sampling
 
 PARTS = {
     (sampling, "split_rows"): "draw and group",
     (sampling, "write_columns"): "draw and group",
     (engine, "sum_context"): "sum contexts",
-    (fused_hidden_layer, "pack_weights"): "hidden layers, both ways",
-    (fused_hidden_layer, "hidden_forward"): "hidden layers, both ways",
-    (fused_hidden_layer, "hidden_backward"): "hidden layers, both ways",
-    (hidden_layers, "_merge_rows_after_barrier"): "hidden layers, both ways",
+    (hidden_layers, "pack_layer"): "hidden layers, both ways",
+    (hidden_layers, "hidden_forward"): "hidden layers, both ways",
+    (hidden_layers, "hidden_backward"): "hidden layers, both ways",
     (engine, "update_output_table"): "fit targets",
     (engine, "update_input_table"): "fit contexts",
-    (fused_hidden_layer, "hidden_update"): "fit dense weights",
-    (hidden_layers, "update_flat"): "fit dense weights",
+    (hidden_layers, "update_layer"): "fit dense weights",
 }
 """What a function is part of, by the module that calls it and its name there."""
 

@@ -44,7 +44,7 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     from cfnade.components.base import other_axis
     from cfnade.data.csr import CsrRows, row_offsets
     from cfnade.distributed.partition import ColumnPartition
-    from cfnade.distributed.rank_data import RankData, RankRatings, nameless
+    from cfnade.distributed.rank_data import RankData, RankRatings, placeholder_ids
     from cfnade.distributed.shards import owner_of
     from cfnade.kernels.sampling import PartialRows
 
@@ -58,14 +58,14 @@ def part_of(group: Any, ratings: Any, axis: Any) -> Any:
     mine = local[rows.columns] >= 0
     sides = {axis: numbers[mine], other_axis(axis): local[rows.columns[mine]]}
     levels = rows.levels[mine]
-    ids = nameless(ratings.n_users), nameless(ratings.n_items)
+    ids = placeholder_ids(ratings.n_users), placeholder_ids(ratings.n_items)
     offsets = row_offsets(numbers[mine], len(rows))
     own_rows = CsrRows(offsets, sides[other_axis(axis)], levels, len(columns), rows.n_levels)
     counts = rows.counts().astype(np.int32)
     own = RankRatings(
         *(sides["user"], sides["item"], levels, ratings.scale, *ids),
         grouped={axis: own_rows},
-        whole={axis: counts},
+        row_counts={axis: counts},
     )
     totals = group.all_reduce(np.bincount(levels, minlength=rows.n_levels).astype(np.int64))
     whole, owner = PartialRows(places[mine], counts), partial(owner_of, group.size)

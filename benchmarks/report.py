@@ -26,7 +26,7 @@ def _tables() -> str:
     makers = {"epoch": _epoch, "steps": _steps, "compilation": _compilation, "growth": _growth}
     makers |= {"growth_disk": _growth_disk, "prediction": _prediction, "load": _load}
     makers |= {"serve": _serve}
-    makers |= {"race": _race, "picks": _picks, "picks_everybody": _everybody}
+    makers |= {"picks": _picks, "picks_everybody": _everybody}
     parts = []
     for name, make in makers.items():
         file = FOLDER / "results" / f"{name}.json"
@@ -243,30 +243,6 @@ def _prediction(found: dict[str, Any]) -> str:
         f"{text}With a ridge part, H = 100: p50 {ridge['p50_ms']:.2f} ms, p99 "
         f"{ridge['p99_ms']:.2f} ms.\n\nTop 20 for everybody in data of the MovieLens 1M shape:\n\n"
         f"{_table(head, lines)}\n"
-    )
-
-
-def _race(found: dict[str, Any]) -> str:
-    def cell(entrant: dict[str, Any], target: str) -> str:
-        seconds = entrant["first_s"][target]
-        if seconds is None:
-            return "not reached"
-        return f"{seconds:.1f} s ({seconds + entrant['load_s'] + entrant['prepare_s']:.1f} s)"
-
-    lines = [
-        [e["title"], ", ".join(f"{name} {value}" for name, value in e["settings"].items())]
-        + [cell(e, target) for target in found["targets"]]
-        + [f"{e['lowest']:.4f}, {e['curve'][-1][0]:.0f} s"]
-        for e in found["entrants"]
-    ]
-    head = ["system", "settings", *found["targets"], "lowest read, end"]
-    return (
-        f"## Seconds to a test RMSE\n\n{_machine(found['machine'])}\n\n{_table(head, lines)}\n"
-        f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
-        "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
-        "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
-        "stands still while scoring; in parentheses with loading, imports and compilation. The "
-        "curve is read for its times alone.\n"
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cfnade.utils.files import write_text
-from experiments import curves, tables
+from cfnade_baselines.results_file import ResultsFile
+from experiments import curves, tables, time_to_accuracy
 from experiments.plan import Plan, read_plan
 from experiments.tables import Records, read_records
 
@@ -63,6 +64,8 @@ def report(results: Path, plans: Path) -> str:
                 curves.draw(plan, records, results / f"{name}.svg")
                 parts.append(f"![{plan.title}](results/{name}.svg)\n\n")
     parts.append(tables.cost_table(results / "table4_cost.jsonl"))
+    for record in ResultsFile(results / "time_to_accuracy.jsonl", ("name",)).records():
+        parts.append("\n" + time_to_accuracy.markdown(record))
     return "".join(parts)
 
 

@@ -205,11 +205,11 @@ class Runner:
                     return failed
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     experiment, task = running.pop(future)
+                    if future.exception() is None:
+                        experiment.done.add(task.file.key(task.key))
                     message = self._outcome(future, task)
                     if message is not None:
                         failed[_identity(task)] = message
-                    else:
-                        experiment.done.add(task.file.key(task.key))
 
     def _due(self, without: set[str]) -> list[tuple[Experiment, Task]]:
         tasks = {

@@ -38,7 +38,7 @@ NonNegative = Annotated[float, Ge(0)]
 
 
 class MissingDependencyError(ModelError):
-    """A library that a model needs is not installed; the message says how to install it."""
+    """A library that a model needs is not installed; the message has the install command."""
 
 
 class NotFittedError(ModelError, AttributeError):

@@ -309,19 +309,19 @@ def _cholesky_solve(A: Any, y: Any) -> None:
     k = len(y)
     for a in range(k):
         for b in range(a + 1):
-            rest = A[a, b]
+            value = A[a, b]
             for c in range(b):
-                rest -= A[a, c] * A[b, c]
-            A[a, b] = np.sqrt(rest) if a == b else rest / A[b, b]
-        rest = y[a]
+                value -= A[a, c] * A[b, c]
+            A[a, b] = np.sqrt(value) if a == b else value / A[b, b]
+        value = y[a]
         for c in range(a):
-            rest -= A[a, c] * y[c]
-        y[a] = rest / A[a, a]
+            value -= A[a, c] * y[c]
+        y[a] = value / A[a, a]
     for a in range(k - 1, -1, -1):
-        rest = y[a]
+        value = y[a]
         for c in range(a + 1, k):
-            rest -= A[c, a] * y[c]
-        y[a] = rest / A[a, a]
+            value -= A[c, a] * y[c]
+        y[a] = value / A[a, a]
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)

@@ -19,7 +19,7 @@ from tests.integrations.exported import HISTORIES, KINDS, asked, predictor_of
 
 import cfnade
 from cfnade.inference.predictor import Predictor
-from cfnade.integrations.fold_in_export import portable
+from cfnade.integrations.fold_in_export import fold_in_tables
 from cfnade.integrations.static_site import write_web
 
 ASK = """async (histories) => {
@@ -71,7 +71,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def differences(page: Page, predictor: Predictor, histories: list[dict[Any, float]]) -> float:
     """The largest, of expected ratings and of chances, between the page and Python."""
-    items, stars = portable(predictor.fitted).items, predictor.scale.array()
+    items, stars = fold_in_tables(predictor.fitted).items, predictor.scale.array()
     cells = [asked(predictor, items, history) for history in histories]
     said = page.evaluate(ASK, [pairs for pairs, _, _ in cells])
     worst = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,24 @@ def test_somebody_new_names_what_they_picked(shell: Shell, model: Path) -> None:
     done = shell("recommend", model, "3", "5", "-n", "4", "--json")
     assert done.code == 0, done.err
     assert all(f'"item": {item}' in done.out for item in listed)
+
+
+def test_items_that_are_taken_up_again_are_evaluated_on_request(
+    shell: Shell, model: Path, tmp_path: Path
+) -> None:
+    predictor, test = Predictor.load(model), tmp_path / "test.csv"
+    known = predictor.recommend([4], n=60, exclude_seen=False)["item"].to_list()
+    new = predictor.recommend([4], n=60)["item"].to_list()
+    again = next(item for item in known if item not in new)
+    test.write_text(f"user,item\n4,{again}\n4,{new[0]}\n")
+    refused = shell("evaluate", model, test)
+    assert refused.code == 1
+    assert "--include-seen" in refused.said
+    done = shell("evaluate", model, test, "--ranking", "--include-seen", "--k", "60", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["ranking"]["by_k"]["60"]["recall"]["mean"] == 1
+    without = shell("evaluate", model, test, "--max-users", "5", "--exclude-seen")
+    assert without.code == 1
 
 
 @pytest.mark.parametrize(

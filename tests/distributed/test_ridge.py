@@ -18,7 +18,8 @@ from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.distributed.train import train_distributed
+from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.training.plan import plan_side
 from cfnade.training.steps import TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
@@ -98,10 +99,8 @@ def test_any_number_of_ranks_gives_the_same_accuracy(
                 group,
                 shards,
                 tmp_path / str(ranks),
-                side="user",
-                architecture=FIELDS,
-                settings=FEW,
-                threads=1,
+                plan_side("user", FIELDS, FEW),
+                RankOptions(n_threads=1),
             )["valid"].get("rmse"),
         )[0]
         for ranks in (1, 2, 3)

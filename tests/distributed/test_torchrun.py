@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,10 +20,12 @@ from tests.distributed.thread_group import on_ranks, small_shards
 from cfnade import checkpoint
 from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
+from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore, exists
-from cfnade.distributed.train import train_distributed
+from cfnade.distributed.train import RankOptions, train_distributed
 from cfnade.recipes import default_recipe
+from cfnade.training.plan import plan_side
 
 FAULTY = Path(__file__).parent / "faulty.py"
 OPTIONS = ["--side", "user", "--ridge", "0", "--hidden", "8", "--epochs", "6", "--n-threads", "1"]
@@ -44,17 +45,19 @@ def expected(shards: ShardedRatings, tmp_path_factory: pytest.TempPathFactory) -
     return (out / "model.safetensors").read_bytes()
 
 
-def trained(shards: ShardedRatings, out: Path, *, resume: bool, ranks: int = 2) -> None:
-    usual = default_recipe("user", 0)
-    settings = TrainingConfig.from_dict(usual.training.to_dict() | {"epochs": 6, "batch_rows": 16})
-    fields = usual.model | {"hidden": (8,), "ridge": 0}
-    how: dict[str, Any] = {"side": "user", "architecture": fields, "settings": settings}
-    on_ranks(
-        ranks,
-        lambda group: train_distributed(
-            group, shards, out, threads=1, saving=RankStateStore(out, 0.0, resume, group), **how
-        ),
-    )
+def trained(
+    shards: ShardedRatings, out: Path, *, resume: bool, ranks: int = 2, n_seeds: int = 1
+) -> None:
+    recipe = default_recipe("user", 0)
+    config = TrainingConfig.from_dict(recipe.training.to_dict() | {"epochs": 6, "batch_rows": 16})
+    fields = recipe.model | {"hidden": (8,), "ridge": 0}
+    plan = plan_side("user", fields, config, n_seeds=n_seeds)
+
+    def train(group: ProcessGroup) -> None:
+        store = RankStateStore(out, 0.0, resume, group)
+        train_distributed(group, shards, out, plan, RankOptions(n_threads=1, store=store))
+
+    on_ranks(ranks, train)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,16 +21,22 @@ from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
+from cfnade.distributed import state as rank_state
 from cfnade.distributed.load_partition import load_partition, verify_model
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.distributed.rank_data import both_ways, load_rank_data
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore
-from cfnade.distributed.train import train_distributed
+from cfnade.distributed.train import RankOptions, train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
+from cfnade.inference.scorer import Scorer
+from cfnade.training.callbacks import Callback
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan, plan_side
 from cfnade.training.state import write_state
 from cfnade.training.steps import KernelStepper, TorchStepper, make_stepper
+from cfnade.training.train import train
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -146,8 +153,6 @@ def test_validation_by_ranks_is_that_of_the_whole(
     shards: ShardedRatings, parts: Split, ranks: int, name: str, tmp_path: Path
 ) -> None:
     found = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))
-    from cfnade.inference.scorer import Scorer
-
     fitted = checkpoint.load(tmp_path)
     fitted = replace(fitted, context=parts.train, calibration=None)
     valid = parts.valid
@@ -176,11 +181,17 @@ def means(parts: Split) -> Array:
 
 
 def trained(
-    group: ProcessGroup, shards: ShardedRatings, out: Path, name: str, **how: Any
+    group: ProcessGroup,
+    shards: ShardedRatings,
+    out: Path,
+    name: str,
+    config: TrainingConfig = FEW,
+    n_seeds: int = 1,
+    **options: Any,
 ) -> dict[str, Any]:
     side, fields = MODELS[name]
-    given: dict[str, Any] = {"settings": FEW, "threads": 1} | how
-    return train_distributed(group, shards, out, side=side, architecture=fields, **given)
+    plan = plan_side(side, fields, config, n_seeds=n_seeds)
+    return train_distributed(group, shards, out, plan, RankOptions(n_threads=1, **options))
 
 
 @pytest.mark.parametrize("name", ["deep", "both"])
@@ -233,20 +244,85 @@ def test_more_ranks_than_columns_leave_some_with_nothing_to_do(tmp_path: Path) -
     assert checkpoint.load(tmp_path / "out").members[0].to_dict()["user"]["columns"] == 3
 
 
-def test_what_ranks_cannot_train_is_refused(shards: ShardedRatings, tmp_path: Path) -> None:
-    refused = {
-        "user-ridge+item": "of users and items together that is --side both",
-        "user+time": "'time' cannot be trained on several ranks",
-    }
-    for side, match in refused.items():
-        with pytest.raises(TrainingError, match=match):
-            on_ranks(
-                2,
-                lambda group, side=side: train_distributed(  # type: ignore[misc]
-                    group, shards, tmp_path, side=side, architecture={}, settings=FEW
-                ),
-            )
+@pytest.mark.parametrize(
+    "plan",
+    [
+        plan_side("user-ridge+item"),
+        plan_side("user+time"),
+        plan_side("user", {"time": True}),
+        plan_side("near"),
+        plan_side("user,item"),
+    ],
+)
+def test_what_ranks_cannot_train_is_refused(
+    shards: ShardedRatings, tmp_path: Path, plan: TrainingPlan
+) -> None:
+    with pytest.raises(TrainingError, match=r"needs one process \(cfnade train\)"):
+        on_ranks(2, lambda group: train_distributed(group, shards, tmp_path, plan))
     assert not list(tmp_path.iterdir())
+
+
+# -- several seeds and the refit ------------------------------------------------------------------
+
+
+def test_members_of_several_seeds_are_those_trained_alone(
+    shards: ShardedRatings, parts: Split, tmp_path: Path
+) -> None:
+    out = tmp_path / "seeds"
+    found = on_ranks(2, lambda group: trained(group, shards, out, "user", n_seeds=2))
+    fitted = checkpoint.load(out)
+    assert [one["seed"] for one in fitted.facts["members"]] == [0, 1]
+    for number, member in enumerate(fitted.members):
+        alone = tmp_path / str(number)
+        config = replace(FEW, seed=number)
+        on_ranks(2, lambda group: trained(group, shards, alone, "user", config))  # noqa: B023
+        for key, array in checkpoint.load(alone).members[0].arrays().items():
+            np.testing.assert_array_equal(member.arrays()[key], array, err_msg=key)
+    scorer = Scorer(replace(fitted, context=parts.train, calibration=None))
+    means = scorer.probabilities(parts.valid.users, parts.valid.items) @ parts.valid.scale.array()
+    rmse = float(np.sqrt(np.mean(np.square(means - parts.valid.values))))
+    assert found[0]["valid"]["rmse"] == pytest.approx(rmse, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["item", "both"])
+def test_a_refit_trains_on_all_ratings_for_the_selected_epochs(
+    shards: ShardedRatings, parts: Split, tmp_path: Path, name: str
+) -> None:
+    config = replace(FEW, refit=True)
+    for ranks in (1, 2):
+        out = tmp_path / str(ranks)
+        found = on_ranks(ranks, lambda group: trained(group, shards, out, name, config))  # noqa: B023
+        assert found[0]["refit"]
+    whole = parts.train.concat(parts.valid)
+    fitted = [checkpoint.load(tmp_path / ranks) for ranks in ("1", "2")]
+    for axis, counts in fitted[1].trained_on.items():
+        np.testing.assert_array_equal(counts, whole.level_counts(axis))
+    one, two = (vector(tmp_path / ranks) for ranks in ("1", "2"))
+    side, fields = MODELS[name]
+    alone = train(parts, plan_side(side, fields, config), RunOptions(n_threads=1)).model.members[0]
+    for key, array in fitted[0].members[0].arrays().items():
+        np.testing.assert_array_equal(array, alone.arrays()[key], err_msg=key)
+    assert float((two - one).norm() / one.norm()) < 2e-3
+    on_ranks(2, lambda group: trained(group, shards, tmp_path / "none", name, FEW))
+    selected = vector(tmp_path / "none")
+    assert float((two - selected).norm() / selected.norm()) > 2e-3
+
+
+def test_positions_of_a_refit_number_the_ratings_of_each_row(
+    shards: ShardedRatings, parts: Split
+) -> None:
+    whole = parts.train.concat(parts.valid)
+    for axis in ("user", "item"):
+        sets = on_ranks(3, lambda group: load_rank_data(group, shards, axis, refit=True))  # noqa: B023
+        places: dict[int, list[int]] = {}
+        for data in sets:
+            rows = np.repeat(np.arange(len(data.rows)), data.rows.counts())
+            for row, place in zip(rows.tolist(), data.part.rows.positions.tolist(), strict=True):
+                places.setdefault(row, []).append(place)
+        counts = whole.rows(axis).counts()
+        assert {row: sorted(numbers) for row, numbers in places.items()} == {
+            row: list(range(count)) for row, count in enumerate(counts) if count
+        }
 
 
 # -- interrupted ----------------------------------------------------------------------------------
@@ -255,11 +331,9 @@ def test_what_ranks_cannot_train_is_refused(shards: ShardedRatings, tmp_path: Pa
 def test_a_state_that_not_every_rank_wrote_does_not_count(
     shards: ShardedRatings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cfnade.distributed import state as rank_state
-
     long = TrainingConfig(epochs=8, batch_rows=16)
     whole = tmp_path / "whole"
-    on_ranks(2, lambda group: trained(group, shards, whole, "user", settings=long))
+    on_ranks(2, lambda group: trained(group, shards, whole, "user", long))
     write, calls = write_state, [0]
 
     def dies(folder: Path, *rest: Any) -> None:
@@ -271,7 +345,7 @@ def test_a_state_that_not_every_rank_wrote_does_not_count(
 
     def run(group: ProcessGroup, resume: bool) -> dict[str, Any]:
         saving = RankStateStore(tmp_path / "out", 0.0, resume, group)
-        return trained(group, shards, tmp_path / "out", "user", settings=long, saving=saving)
+        return trained(group, shards, tmp_path / "out", "user", long, store=saving)
 
     monkeypatch.setattr(rank_state, "write_state", dies)
     with pytest.raises(RuntimeError, match="killed"):
@@ -283,6 +357,41 @@ def test_a_state_that_not_every_rank_wrote_does_not_count(
     on_ranks(2, lambda group: run(group, True))
     one, other = ((f / "model.safetensors").read_bytes() for f in (whole, tmp_path / "out"))
     assert one == other
+
+
+def test_a_run_of_several_seeds_is_resumed_within_its_second_member(
+    shards: ShardedRatings, tmp_path: Path
+) -> None:
+    class Killed(Callback):
+        """Ends a rank in the second epoch of the second member."""
+
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+            if record["member"] == 1 and record["epoch"] == 2:
+                raise RuntimeError("killed")
+
+    def run(group: ProcessGroup, out: Path, resume: bool, callbacks: list[Callback]) -> None:
+        store = RankStateStore(out, 0.0, resume, group)
+        config = TrainingConfig(epochs=4, batch_rows=16)
+        trained(group, shards, out, "user", config, 2, store=store, callbacks=callbacks)
+
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    on_ranks(2, lambda group: run(group, whole, False, []))
+    with pytest.raises(RuntimeError, match="killed"):
+        on_ranks(2, lambda group: run(group, out, False, [Killed()] if group.rank else []))
+    assert (out / "seed-1" / "ranks" / "commit.json").exists()
+    epochs: list[tuple[int, int]] = []
+
+    class Recorded(Callback):
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+            epochs.append((record["member"], record["epoch"]))
+
+    on_ranks(2, lambda group: run(group, out, True, [] if group.rank else [Recorded()]))
+    assert set(epochs) <= {(1, 2), (1, 3), (1, 4)}
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in (whole, out))
+    assert one == other
+    rank_state.forget(out)
+    assert not rank_state.exists(out)
+    assert not (out / "seed-1").exists()
 
 
 def test_judges_look_at_the_same_rows_of_many(
@@ -309,9 +418,7 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
 ) -> None:
     def run(group: ProcessGroup, epochs: int) -> None:
         saving = RankStateStore(tmp_path, 0.0, False, group)
-        trained(
-            group, shards, tmp_path, "user", settings=replace(FEW, epochs=epochs), saving=saving
-        )
+        trained(group, shards, tmp_path, "user", replace(FEW, epochs=epochs), store=saving)
 
     on_ranks(2, lambda group: run(group, 8))
     command = ["train", str(shards.folder), "--side", "item", "--ridge", "0", "--epochs", "1"]
@@ -333,7 +440,7 @@ def test_ranks_load_the_columns_of_their_own_ids(
 ) -> None:
     from cfnade.distributed import load_partition as saved_columns
 
-    monkeypatch.setattr(saved_columns, "_MOST", 100)  # numbers at a time: some columns of a table
+    monkeypatch.setattr(saved_columns, "_CHUNK", 100)  # numbers at a time: some columns of a table
     on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
     whole = checkpoint.load(tmp_path)
     ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}
@@ -354,15 +461,18 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(
     fewer = small_shards(tmp_path, users=60, items=30, ratings=700)
     on_ranks(2, lambda group: trained(group, fewer, tmp_path / "earlier", "deep"))
     still = TrainingConfig(epochs=1, batch_rows=16, learning_rate=1e-12)
-    how: dict[str, Any] = {"start": tmp_path / "earlier", "settings": still}
-    on_ranks(3, lambda group: trained(group, shards, tmp_path / "later", "deep", **how))
-    earlier, later = (checkpoint.load(tmp_path / name) for name in ("earlier", "later"))
+    earlier = tmp_path / "earlier"
+    on_ranks(
+        3,
+        lambda group: trained(group, shards, tmp_path / "later", "deep", still, init_model=earlier),
+    )
+    first, later = (checkpoint.load(tmp_path / name) for name in ("earlier", "later"))
     _, old, new = np.intersect1d(
-        earlier.context.user_ids, later.context.user_ids, return_indices=True
+        first.context.user_ids, later.context.user_ids, return_indices=True
     )
     assert len(old) > 0
     before, after = (
-        one.members[0].components["item"].network.state_dict() for one in (earlier, later)
+        one.members[0].components["item"].network.state_dict() for one in (first, later)
     )
     for key in ("A", "P", "b"):
         torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)

@@ -118,8 +118,47 @@ def test_lists_without_ratings_are_those_of_all_items(
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("balance", [None, 0.25, 0.5, 0.75])
+@pytest.mark.parametrize("penalty", [0.3, 0.7])
+def test_a_popularity_penalty_divides_by_what_is_popular_with_everyone(
+    penalty: float, balance: float | None
+) -> None:
+    """By brute force: the order is that of p(i | user) / p(i)^penalty, and of liking."""
+    which = "picked" if balance is None else "both"
+    predictor = PREDICTORS[which]
+    how: dict[str, Any] = {} if balance is None else {"balance": balance}
+    model = FITTED[which].interaction_model
+    assert model is not None
+    everyone = np.exp(model.base_log_probabilities.astype(np.float64))
+    for user in (3, 4):
+        mine = predictor.recommend([user + 1], n=6, popularity_penalty=penalty, **how)
+        own = all_chances(which, user, True) / everyone**penalty
+        if balance is not None:
+            liked = predictor.recommend([user + 1], n=ITEMS, balance=1, min_ratings=0).sort("item")
+            chance = np.ones(ITEMS)
+            chance[liked["item"].to_numpy() - 1] = liked["score"].to_numpy()
+            own = own ** min(1, 2 - 2 * balance) * chance ** min(1, 2 * balance)
+        best = first_of(own, ~seen(user), 6)
+        items = mine["item"].to_numpy() - 1
+        np.testing.assert_allclose(own[items], own[best], rtol=2e-4)  # some are equal
+        np.testing.assert_allclose(mine["score"], own[items], rtol=2e-4)
+        np.testing.assert_allclose(
+            mine["interaction_probability"], all_chances(which, user, True)[items], rtol=2e-4
+        )
+
+
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(("listed", "threads"), [(1 << 21, 2), (200, 3), (1, 1)])
-@pytest.mark.parametrize("how", [{}, {"balance": 0.0}, {"exclude_seen": False}, {"diversity": 0.4}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"balance": 0.0},
+        {"exclude_seen": False},
+        {"diversity": 0.4},
+        {"popularity_penalty": 0.5},
+    ],
+)
 @pytest.mark.parametrize("which", ["rated", "weighed"])
 def test_many_get_the_lists_of_each(
     which: str, how: dict[str, Any], listed: int, threads: int, monkeypatch: pytest.MonkeyPatch

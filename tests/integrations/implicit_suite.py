@@ -8,9 +8,9 @@ from recommender_base_test import (  # type: ignore[import-not-found]
     RecommenderBaseTestMixin,
 )
 
-from cfnade.integrations.implicit import PickRecommender
+from cfnade.integrations.implicit import ImplicitRecommender
 
 
-class TestPickRecommender(unittest.TestCase, RecommenderBaseTestMixin):  # type: ignore[misc]
-    def _get_model(self) -> PickRecommender:
-        return PickRecommender(n_threads=1)
+class TestImplicitRecommender(unittest.TestCase, RecommenderBaseTestMixin):  # type: ignore[misc]
+    def _get_model(self) -> ImplicitRecommender:
+        return ImplicitRecommender(n_threads=1)

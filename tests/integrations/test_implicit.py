@@ -11,7 +11,7 @@ from implicit.evaluation import precision_at_k
 from scipy.sparse import csr_matrix
 
 from cfnade.exceptions import DataError, PredictionError
-from cfnade.integrations.implicit import PickRecommender
+from cfnade.integrations.implicit import ImplicitRecommender
 
 N = 40
 
@@ -23,11 +23,11 @@ def board(size: int) -> csr_matrix:
 
 
 @pytest.fixture(scope="module")
-def model() -> PickRecommender:
-    return PickRecommender(n_threads=1).fit(board(N))
+def model() -> ImplicitRecommender:
+    return ImplicitRecommender(n_threads=1).fit(board(N))
 
 
-def test_what_is_missing_comes_first_for_each_and_for_all(model: PickRecommender) -> None:
+def test_what_is_missing_comes_first_for_each_and_for_all(model: ImplicitRecommender) -> None:
     every, picked = np.arange(N), board(N)
     ids, scores = model.recommend(every, picked, N=1)
     assert ids[:, 0].tolist() == every.tolist()
@@ -39,7 +39,7 @@ def test_what_is_missing_comes_first_for_each_and_for_all(model: PickRecommender
     assert precision_at_k(model, picked, csr_matrix(np.eye(N)), K=1, show_progress=False) == 1
 
 
-def test_known_by_a_row_that_is_given(model: PickRecommender) -> None:
+def test_known_by_a_row_that_is_given(model: ImplicitRecommender) -> None:
     """The same person by number and by row; and another one by their row."""
     picked = board(N)
     by_number, by_row = (
@@ -50,13 +50,13 @@ def test_known_by_a_row_that_is_given(model: PickRecommender) -> None:
     assert model.recommend(5, picked[8], N=1, recalculate_user=True)[0][0] == 8
 
 
-def test_chances_are_a_distribution(model: PickRecommender) -> None:
+def test_chances_are_a_distribution(model: ImplicitRecommender) -> None:
     picked = board(N)
     _, scores = model.recommend(3, picked[3], N=N, filter_already_liked_items=False)
     assert np.exp(scores).sum() == pytest.approx(1, abs=1e-5)
 
 
-def test_what_is_filtered_stands_last(model: PickRecommender) -> None:
+def test_what_is_filtered_stands_last(model: ImplicitRecommender) -> None:
     picked = board(N)
     ids, _ = model.recommend(0, picked[0], N=5, filter_items=[0, 1])
     assert not {0, 1} & {*ids}
@@ -69,10 +69,10 @@ def test_what_is_filtered_stands_last(model: PickRecommender) -> None:
         model.recommend(0, picked[0], items=[1], filter_items=[2])
 
 
-def test_the_like_share_their_pickers(model: PickRecommender) -> None:
+def test_the_like_share_their_pickers(model: ImplicitRecommender) -> None:
     ids, _ = model.similar_items(np.arange(6), N=5)
     assert ids[:, 0].tolist() == [*range(6)]
-    larger = PickRecommender(n_threads=1).fit(board(256))
+    larger = ImplicitRecommender(n_threads=1).fit(board(256))
     ids, _ = larger.similar_items(np.arange(20), N=8)
     assert (ids % 2 == np.arange(20)[:, None] % 2).all()
     ids, scores = larger.similar_items(4, N=5, filter_items=[4])
@@ -83,7 +83,7 @@ def test_the_like_share_their_pickers(model: PickRecommender) -> None:
 def test_an_item_that_nobody_picked_is_like_nothing() -> None:
     picked = board(N).toarray()
     picked[:, [12, N - 1]] = 0
-    model = PickRecommender(n_threads=1).fit(csr_matrix(picked))
+    model = ImplicitRecommender(n_threads=1).fit(csr_matrix(picked))
     ids, scores = model.similar_items(np.arange(10), N=N)
     assert not {12, N - 1} & {*ids[:, : N - 2].ravel()}
     assert (scores[:, N - 2 :] < -1e38).all()
@@ -96,11 +96,13 @@ def test_an_item_that_nobody_picked_is_like_nothing() -> None:
         (lambda m, x: m.recommend([0, 1], x[:1]), PredictionError, "has 1 rows for 2 users"),
         (lambda m, x: m.recommend(N, x[:1]), IndexError, f"user {N} is not in 0..{N - 1}"),
         (lambda m, x: m.recommend(0, x[:1], items=[-1]), IndexError, "item -1 is not in"),
-        (lambda m, x: m.fit(0 * x), DataError, "holds no picks"),
+        (lambda m, x: m.fit(0 * x), DataError, "has no interactions"),
     ],
     ids=["format", "rows", "user", "item", "empty"],
 )
-def test_what_cannot_be_is_said(model: PickRecommender, ask: Any, error: Any, words: str) -> None:
+def test_what_cannot_be_is_said(
+    model: ImplicitRecommender, ask: Any, error: Any, words: str
+) -> None:
     copy = pickle.loads(pickle.dumps(model))
     with pytest.raises(error, match=words):
         ask(copy, board(N))

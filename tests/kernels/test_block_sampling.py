@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cfnade.exceptions import ModelError
+from cfnade.kernels.block_sampling import BlockBatch, BlockSampler
 from cfnade.kernels.buffers import Array
 from cfnade.kernels.column_groups import ColumnGroups
-from cfnade.kernels.sampling import BlockBatch, BlockSampler
 
 USERS, ITEMS, LEVELS = 37, 53, 4
 Cell = tuple[int, int, int]

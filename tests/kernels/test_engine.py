@@ -24,10 +24,11 @@ from torch import Tensor
 
 from cfnade.exceptions import ModelError
 from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.block_sampling import BlockBatch, BlockSampler
 from cfnade.kernels.buffers import Array
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.ordinal_cost import cost_of_scores
-from cfnade.kernels.sampling import BlockBatch, BlockSampler, GroupedBatch, RowSampler
+from cfnade.kernels.sampling import GroupedBatch, RowSampler
 
 CASE = Case(20, 5, torch.float32, 2, True)
 VARIANTS: dict[str, dict[str, Any]] = {

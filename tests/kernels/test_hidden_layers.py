@@ -1,6 +1,9 @@
-"""Layers between the tables, fused or by torch, against autograd and torch's Adam."""
+"""Layers between the tables against autograd and torch's Adam."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,28 +11,47 @@ import torch
 from tests.kernels.reference import assert_close, leaves, torch_adam
 from torch import Tensor
 
-from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.kernels.adam import AdamParameter, AdamRule
-from cfnade.kernels.buffers import Array, RowBuffers, aligned_zeros, unpadded
-from cfnade.kernels.fused_hidden_layer import BatchRows, FusedHiddenLayer, even_ranges
-from cfnade.kernels.hidden_layers import HiddenLayers, TorchHiddenLayers, make_hidden_layers
-from cfnade.kernels.threads import NO_WAIT, Barrier, run_parallel
+from cfnade.kernels.buffers import Array, RowBuffers, aligned_zeros, pad_width, unpadded
+from cfnade.kernels.hidden_layers import BatchRows, HiddenLayers
+from cfnade.kernels.threads import NO_WAIT, Barrier, even_ranges, run_parallel
 
-SIZES = [
-    # input, hidden, output, rows, threads
-    (50, 500, 50, 101, 2),
-    (1, 1, 1, 1, 1),
-    (3, 7, 64, 2, 3),
-    (16, 64, 17, 96, 1),
-    (20, 256, 112, 97, 2),
-    (100, 33, 5, 13, 2),
+FACTORED = [
+    # input, hidden units, output, rows, threads
+    (50, (500,), 50, 101, 2),
+    (1, (1,), 1, 1, 1),
+    (3, (7,), 64, 2, 3),
+    (16, (64,), 17, 96, 1),
+    (20, (256,), 112, 97, 2),
+    (100, (33,), 5, 13, 2),
+    (5, (20, 33), 7, 50, 2),
+    (40, (16, 3, 70), 9, 49, 3),
 ]
+FULL = [
+    ((1,), 1, 1),
+    ((7,), 2, 3),
+    ((500,), 101, 2),
+    ((33, 20), 97, 2),
+    ((256, 5, 17), 13, 1),
+]
+FORMS = [*FACTORED, *((None, hidden, None, rows, threads) for hidden, rows, threads in FULL)]
 RULE = AdamRule(rate=0.1, decay=0.01, eps=1.0)
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
 
 
-def factors(n_input: int, n_hidden: int, n_output: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    make = torch.Generator().manual_seed(n_input + 10 * n_hidden)
-    shapes = {"B": (n_hidden, n_input), "c": (n_hidden,), "Q": (n_output, n_hidden)}
+def make_weights(
+    n_input: int | None, hidden: tuple[int, ...], n_output: int | None, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    make = torch.Generator().manual_seed(sum(hidden))
+    shapes: dict[str, tuple[int, ...]] = {"c": hidden[:1]}
+    for n, (inner, outer) in enumerate(pairwise(hidden)):
+        shapes |= {f"deep_W.{n}": (outer, inner), f"deep_c.{n}": (outer,)}
+    if n_input is not None and n_output is not None:
+        shapes |= {"B": (hidden[0], n_input), "Q": (n_output, hidden[-1])}
     return {
         name: torch.randn(*shape, generator=make, dtype=dtype) * 0.3
         for name, shape in shapes.items()
@@ -39,9 +61,22 @@ def factors(n_input: int, n_hidden: int, n_output: int, dtype: torch.dtype) -> d
 def with_tables(weights: dict[str, Tensor]) -> dict[str, Array]:
     """The memory of the weights, and tables of their widths."""
     arrays = {name: weight.numpy() for name, weight in weights.items()}
-    widths = {"input_table": weights["B"].shape[1], "output_table": weights["Q"].shape[0]}
+    depth = sum(name.startswith("deep_W") for name in weights)
+    last = arrays[f"deep_c.{depth - 1}"].size if depth else arrays["c"].size
+    widths = {
+        "input_table": arrays["B"].shape[1] if "B" in arrays else arrays["c"].size,
+        "output_table": arrays["Q"].shape[0] if "Q" in arrays else last,
+    }
     tables = {name: np.zeros((2, 2, width), arrays["c"].dtype) for name, width in widths.items()}
     return arrays | tables | {"bias": np.zeros((2, 2), arrays["c"].dtype)}
+
+
+def network(weights: dict[str, Tensor], x: Tensor, g: Callable[[Tensor], Tensor]) -> Tensor:
+    """The states of summed contexts, as in models/cfnade.py."""
+    h = g((x @ weights["B"].T if "B" in weights else x) + weights["c"])
+    for n in range(sum(name.startswith("deep_W") for name in weights)):
+        h = g(h @ weights[f"deep_W.{n}"].T + weights[f"deep_c.{n}"])
+    return h @ weights["Q"].T if "Q" in weights else h
 
 
 def rows_of(arrays: dict[str, Array], rows: int, threads: int, scale: Array) -> BatchRows:
@@ -66,7 +101,7 @@ def pass_through(
 
     def forward(thread: int) -> None:
         hidden.prepare(thread)
-        hidden.forward(thread, barrier.point(thread, 1), ranges[thread], batch)
+        hidden.forward(barrier.point(thread, 1), ranges[thread], batch)
 
     def backward(thread: int) -> None:
         hidden.backward(thread, barrier.point(thread, 2), ranges[thread], batch)
@@ -75,15 +110,18 @@ def pass_through(
         run_parallel(part, [(thread,) for thread in range(threads)])
 
 
-@pytest.mark.parametrize("kind", ["fused", "torch"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_states_gradients_and_updates_are_those_of_autograd_and_adam(
-    sizes: tuple[int, ...], dtype: torch.dtype, scaled: bool, kind: str
+    form: tuple[int, tuple[int, ...], int, int, int],
+    dtype: torch.dtype,
+    scaled: bool,
+    activation: str,
 ) -> None:
-    *widths, rows, threads = sizes
-    weights = factors(widths[0], widths[1], widths[2], dtype)
+    n_input, units, n_output, rows, threads = form
+    weights = make_weights(n_input, units, n_output, dtype)
     arrays, rng = with_tables(weights), np.random.default_rng(0)
     scale = rng.uniform(0.5, 2.0, rows if scaled else 0).astype(arrays["c"].dtype)
     batch = rows_of(arrays, rows, threads, scale)
@@ -96,14 +134,11 @@ def test_states_gradients_and_updates_are_those_of_autograd_and_adam(
 
     right = leaves(weights)
     inputs = totals[0] * torch.from_numpy(scale)[:, None] if scaled else totals[0]
-    states = torch.tanh(inputs @ right["B"].T + right["c"]) @ right["Q"].T
+    states = network(right, inputs, ACTIVATIONS[activation])
     states.backward(totals[1].detach())  # type: ignore[no-untyped-call]
     torch_adam(right, dict.fromkeys(right, RULE)).step()
 
-    hidden: HiddenLayers = FusedHiddenLayer(arrays, threads)
-    if kind == "torch":
-        hidden = TorchHiddenLayers(arrays, "tanh", threads, SINGLE_PROCESS)
-    pass_through(hidden, batch, arrays, threads)
+    pass_through(HiddenLayers(arrays, activation, threads), batch, arrays, threads)
     found = unpadded(batch.state, batch.output.layout), batch.input.matrix()
     for ours, expected in zip(found, (states, totals[0].grad), strict=True):
         assert_close(ours, expected, single=2e-5, double=1e-12)
@@ -111,21 +146,20 @@ def test_states_gradients_and_updates_are_those_of_autograd_and_adam(
         assert_close(weight, right[name], single=2e-5, double=1e-12)
 
 
-def test_what_is_beyond_the_width_of_a_row_stays_zero() -> None:
-    arrays, rows = with_tables(factors(50, 500, 50, torch.float32)), 9
-    hidden, batch = FusedHiddenLayer(arrays, 1), rows_of(arrays, rows, 1, np.empty(0, np.float32))
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("form", [(50, (500,), 50), (None, (20,), None), (None, (20, 9), None)])
+def test_what_is_beyond_the_width_of_a_row_stays_zero(
+    form: tuple[int, tuple[int, ...], int], activation: str
+) -> None:
+    arrays, rows = with_tables(make_weights(*form, torch.float32)), 9
+    hidden = HiddenLayers(arrays, activation, 1)
+    batch = rows_of(arrays, rows, 1, np.empty(0, np.float32))
     hidden.reserve(rows)
     batch.output.matrix()[:] = 1.0
     hidden.prepare(0)
-    hidden.forward(0, NO_WAIT, (0, rows), batch)
+    hidden.forward(NO_WAIT, (0, rows), batch)
     hidden.backward(0, NO_WAIT, (0, rows), batch)
-    for padded in (batch.state, batch.input.part(0)):
-        assert not padded.reshape(rows, 64)[:, 50:].any()
-
-
-def test_one_layer_of_tanh_between_factors_is_fused() -> None:
-    arrays = with_tables(factors(3, 4, 5, torch.float32))
-    assert isinstance(make_hidden_layers(arrays, "tanh", 1, SINGLE_PROCESS), FusedHiddenLayer)
-    assert isinstance(make_hidden_layers(arrays, "relu", 1, SINGLE_PROCESS), TorchHiddenLayers)
-    full = {name: array for name, array in arrays.items() if name not in ("B", "Q")}
-    assert isinstance(make_hidden_layers(full, "tanh", 1, SINGLE_PROCESS), TorchHiddenLayers)
+    for memory, padded in ((batch.output, batch.state), (batch.input, batch.input.part(0))):
+        width = memory.layout.width
+        assert pad_width(width) > width
+        assert not padded.reshape(rows, -1)[:, width:].any()

@@ -202,6 +202,7 @@ for number in (None, 2, 1):
 """
 
 
+@pytest.mark.subprocess
 def test_no_thread_yet_to_be_born_sees_a_trace() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,8 @@ import cfnade
 from cfnade.kernels import warmup
 from cfnade.kernels.jit import COMPILATION_MESSAGE
 
+pytestmark = pytest.mark.subprocess
+
 LISTEN = """
 from numba.core import event
 
@@ -142,6 +144,17 @@ def test_another_folder_takes_the_compiled_kernels_over(tmp_path: Path) -> None:
 
 def test_kernels_of_the_second_process_are_found_here(tmp_path: Path) -> None:
     assert run(ELSEWHERE, NUMBA_CACHE_DIR=str(tmp_path)) == ["True"]
+
+
+def test_where_no_process_may_start_this_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **_options: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(warmup.CompileProcess, "process", None)
+    warmup.CompileProcess.start("posterior")
+    warmup.CompileProcess.wait()
+    assert warmup.CompileProcess.process is None
 
 
 UNCACHED = """

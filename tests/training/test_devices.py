@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.training.far_runs import CASES
 
+pytestmark = pytest.mark.subprocess
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

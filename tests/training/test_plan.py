@@ -78,6 +78,21 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSiz
     assert max(sides.count(side) for side in ("user", "item")) == SEEDS
 
 
+@pytest.mark.parametrize(
+    ("shape", "minutes"),
+    [
+        (DataSize(943, 1_682, 90_000, 5), (1, 3)),
+        (DataSize(6_040, 3_706, 900_000, 5), (1, 3, 10)),
+        (LARGE, (60,)),
+    ],
+    ids=["MovieLens 100K", "MovieLens 1M", "Netflix"],
+)
+def test_a_budget_is_used(shape: DataSize, minutes: tuple[int, ...]) -> None:
+    for budget in minutes:
+        used = estimate_seconds(shape, plan_members(shape, seconds=60.0 * budget))
+        assert 0.5 < used / (60 * budget) <= 1
+
+
 def test_the_default_has_one_member_of_each_kind() -> None:
     plans = plan_members(SMALL, seconds=default_seconds(SMALL))
     sides = [plan.side for plan in plans]

@@ -52,6 +52,7 @@ def recommend(
     personalization: options.Personalization = None,
     threshold: options.Threshold = None,
     diversity: options.Diversity = None,
+    popularity_penalty: options.PopularityPenalty = None,
     min_ratings: options.MinRatings = None,
     genres: options.Genres = None,
     candidate_items: options.CandidateItems = None,

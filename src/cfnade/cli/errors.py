@@ -47,5 +47,5 @@ def command_line_option(name: str, value: object) -> str:
     """Return an option as it is typed at a shell, for messages of the library."""
     option = f"--{_SINGULAR.get(name, name).replace('_', '-')}"
     if value is False:
-        return f"--no-{option[2:]}"
+        return "--include-seen" if name == "exclude_seen" else f"--no-{option[2:]}"
     return option if value is None or value is True else f"{option} {shlex.quote(str(value))}"

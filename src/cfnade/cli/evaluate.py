@@ -49,6 +49,15 @@ def evaluate(
             rich_help_panel=_PANEL,
         ),
     ] = None,
+    exclude_seen: Annotated[
+        bool,
+        typer.Option(
+            "--exclude-seen/--include-seen",
+            help="Rank new items only, or items taken up again too.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Evaluate a model on ratings that it was not trained on.
@@ -65,7 +74,7 @@ def evaluate(
     from cfnade.evaluation import evaluate as evaluation
 
     fitted = checkpoint.load(model)
-    arguments = given_options(ctx, ("k", "threshold", "max_users"))
+    arguments = given_options(ctx, ("k", "threshold", "max_users", "exclude_seen"))
     ranking = ranking or not fitted.rates
     if arguments and not ranking:
         name = next(iter(arguments)).replace("_", "-")

@@ -9,7 +9,6 @@ import typer
 
 from cfnade.cli.help import Command, Group
 from cfnade.cli.options import Model
-from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
 
 app = typer.Typer(
@@ -87,15 +86,10 @@ def onnx(
       cfnade export onnx model model.onnx
     """
     from cfnade.cli.user_input import load_predictor, require_writable
+    from cfnade.integrations.onnx import export_onnx
 
-    try:
-        from cfnade.integrations.onnx import write_onnx
-    except ImportError:
-        raise PredictionError(
-            "writing ONNX needs the package onnx; install it with: pip install 'cfnade[onnx]'"
-        ) from None
     require_writable(out, ".onnx")
-    written = write_onnx(load_predictor(model).fitted, out)
+    written = export_onnx(load_predictor(model).fitted, out)
     size = f"{out.stat().st_size / 1e6:.1f} MB"
     print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
 

@@ -289,11 +289,15 @@ Diversity = Annotated[
     float | None,
     _rank("--diversity", metavar="D", min=0, max=1, help="How different items should be."),
 ]
+PopularityPenalty = Annotated[
+    float | None,
+    _rank("--popularity-penalty", metavar="P", min=0, max=1, help="How much to favor rare items."),
+]
 ItemCount = Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of items.")]
 
 RANKING_OPTIONS = (
     *("rank_by", "balance", "threshold", "personalization", "min_ratings", "genres"),
-    *("candidate_items", "exclude_items", "exclude_seen", "diversity"),
+    *("candidate_items", "exclude_items", "exclude_seen", "diversity", "popularity_penalty"),
 )
 
 # -- large jobs -----------------------------------------------------------------------------------

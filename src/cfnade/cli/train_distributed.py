@@ -24,6 +24,7 @@ from cfnade.exceptions import CfnadeError, TrainingError
 if TYPE_CHECKING:
     from cfnade.cli.run_config import RunConfig
     from cfnade.distributed.shards import ShardedRatings
+    from cfnade.training.plan import TrainingPlan
 
 _PANEL = "Ranks"
 
@@ -84,7 +85,10 @@ def train_distributed(
     side: Annotated[
         str | None,
         typer.Option(
-            "--side", metavar="SIDE", help="user or item.  [default: user]", rich_help_panel="Model"
+            "--side",
+            metavar="SIDE",
+            help="user, item or both.  [default: user]",
+            rich_help_panel="Model",
         ),
     ] = None,
     learn_interactions: options.LearnInteractions = None,
@@ -99,6 +103,7 @@ def train_distributed(
     batch_rows: options.BatchRows = None,
     patience: options.Patience = None,
     refit: options.Refit = False,
+    n_seeds: options.Seeds = None,
     seed: options.Seed = None,
     init_model: options.InitModel = None,
     resume: options.Resume = False,
@@ -131,7 +136,7 @@ def train_distributed(
 class Run(NamedTuple):
     """The options of the command, for every rank."""
 
-    given: dict[str, Any]
+    cli_options: dict[str, Any]
     """Options of the training run, as in `run_config`."""
     out: Path
     resume: bool
@@ -166,17 +171,18 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
     from cfnade.distributed.load_partition import verify_model
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.state import exists
+    from cfnade.distributed.train import check_plan
 
     out = run.out
     stack.enter_context(locked_output_dir(out))
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and exists(out)
     resume = run.resume or restarted
     if resume:
-        config = run_config.resume(out, run.given)
+        config = run_config.resume(out, run.cli_options)
         if not exists(out):
             require_unfinished(out)
     else:
-        config = run_config.resolve({"side": "user"} | run.given)
+        config = run_config.resolve({"side": "user"} | run.cli_options)
         require_replaceable(out, overwrite=run.overwrite)
     if not ShardedRatings.is_one(config.data):
         raise TrainingError(
@@ -185,31 +191,38 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
         )
     if config.init_model:
         verify_model(Path(config.init_model))
-    if config.side not in ("user", "item"):
-        raise TrainingError(f"--side {config.side}: several ranks train side user or item")
-    if config.n_seeds > 1:
-        raise TrainingError("several ranks train one model: omit --n-seeds")
+    check_plan(_plan(config))
     return {"config": config.to_json(), "resume": resume}
+
+
+def _plan(config: RunConfig) -> TrainingPlan:
+    from cfnade.training.plan import plan_side
+
+    return plan_side(
+        config.side or "user", config.model, config.training_config(), n_seeds=config.n_seeds
+    )
 
 
 def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade.cli.output_dir import begin_run
-    from cfnade.components.new_member import component_names, kernel_groups
+    from cfnade.components.new_member import kernel_groups
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
+    from cfnade.distributed.train import RankOptions, check_plan
     from cfnade.distributed.train import train_distributed as train_on_ranks
     from cfnade.training.callbacks import Callback, HistoryCallback
     from cfnade.training.progress import ProgressCallback
 
     out, is_first = run.out, group.rank == 0
-    shards, training = ShardedRatings.open(config.data), config.training_config()
-    names = component_names(config.side, ridge=config.model.get("ridge", 0))
+    shards, plan = ShardedRatings.open(config.data), _plan(config)
     if is_first:  # the others find them compiled, on the same machine
         print(f"{shards!r} on {group.size} ranks", file=sys.stderr)
         implicit = config.learn_interactions or len(shards.scale) == 1
-        compile_kernels(*kernel_groups(names), "distributed", *(["implicit"] if implicit else []))
+        compile_kernels(
+            *kernel_groups(check_plan(plan)), "distributed", *(["implicit"] if implicit else [])
+        )
     group.barrier()
-    done = rank_state.history(out) if resume and is_first else []
+    done = rank_state.history(out, config.n_seeds) if resume and is_first else []
     resume = group.any_rank(is_first and resume and rank_state.exists(out))
     if not resume:
         rank_state.forget(out)
@@ -219,19 +232,16 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             begin = (lambda: None) if resume else lambda: begin_run(out, config)
             history = HistoryCallback(out / "history.jsonl", done, begin)
             callbacks = [ProgressCallback(sys.stderr), history]
-        outcome = train_on_ranks(
-            group,
-            shards,
-            out,
-            side=config.side,
-            architecture=config.model,
-            settings=training,
-            lists=bool(config.learn_interactions),
-            start=Path(config.init_model) if config.init_model else None,
-            threads=config.n_threads,
-            saving=rank_state.RankStateStore(out, run.save_every, resume, group),
+        options = RankOptions(
+            n_threads=config.n_threads,
+            store=rank_state.RankStateStore(out, run.save_every, resume, group),
             callbacks=callbacks,
-            stop=stack.enter_context(interruptible()),
+            should_stop=stack.enter_context(interruptible()),
+            init_model=Path(config.init_model) if config.init_model else None,
+        )
+        outcome = train_on_ranks(
+            *(group, shards, out, plan, options),
+            learn_interactions=bool(config.learn_interactions),
             facts={"run_config": config.to_json()},
             with_context=not config.without_context,
         )
@@ -287,7 +297,7 @@ def _broadcast(group: Any, work: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 @contextmanager
 def _first_error_only(group: Any, out: Path) -> Iterator[None]:
-    """Let one rank report an error, and say how to continue if others are lost."""
+    """Let one rank report an error, and add how to continue if others are lost."""
     from cfnade.distributed.gloo import RankLostError
     from cfnade.distributed.state import exists
 
@@ -305,10 +315,10 @@ def _first_error_only(group: Any, out: Path) -> Iterator[None]:
             raise ReportedElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise
-        how = "nothing was saved yet: start again"
+        advice = "nothing was saved yet: start again"
         if exists(out):
-            how = "the last saved state is intact: continue with the same command and --resume"
-        raise TrainingError(f"{error}; {how}") from error
+            advice = "the last saved state is intact: continue with the same command and --resume"
+        raise TrainingError(f"{error}; {advice}") from error
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)

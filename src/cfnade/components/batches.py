@@ -23,8 +23,9 @@ from cfnade.data.dataset import Dataset
 from cfnade.distributed.partition import ColumnPartition, PairExchange, pair_exchange
 from cfnade.distributed.process_group import SINGLE_PROCESS
 from cfnade.exceptions import TrainingError
+from cfnade.kernels.block_sampling import BlockSampler
 from cfnade.kernels.column_groups import ColumnGroups
-from cfnade.kernels.sampling import BlockSampler, GroupedBatch, RowSampler
+from cfnade.kernels.sampling import GroupedBatch, RowSampler
 from cfnade.models.batch import Context, ModelBatch, Targets
 
 Array = npt.NDArray[Any]

@@ -130,7 +130,7 @@ class NadeComponent(RatingComponent):
         assert axis is not None
         new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
         network, partition, smoothing = new.network, data.partition, data.training.smoothing
-        network.initialise(data.generator, partition and partition.kept)
+        network.initialise(data.generator, partition and partition.initialized_columns)
         counts = torch.from_numpy(data.dataset.level_counts(other_axis(axis)))  # (M, K)
         total = counts.sum(0) if partition is None else torch.from_numpy(partition.totals)
         network.initialise_biases(counts, smoothing=smoothing, total=total)

@@ -250,7 +250,7 @@ def _start(
     left = (residuals - own[numbers]).astype(np.float32)
     a = np.zeros((rows.n_columns, dimensions), np.float32)
     a[:, 0] = 0.43 * np.sqrt(spread)
-    columns = rows.n_columns if part is None else part.whole
+    columns = rows.n_columns if part is None else part.n_columns
     ratings = int(group.total(rows.n_ratings))
     wide = min(dimensions - 1, len(rows), columns)
     if wide:
@@ -265,7 +265,9 @@ def _singular(
     rows: CsrRows, numbers: Any, values: Floats, count: int, seed: int, part: ColumnPartition | None
 ) -> tuple[Doubles, Doubles]:
     """Right singular vectors (M, count) of a sparse table, and values, by random projection."""
-    group, columns = (SINGLE_PROCESS, rows.n_columns) if part is None else (part.group, part.whole)
+    group, columns = (
+        (SINGLE_PROCESS, rows.n_columns) if part is None else (part.group, part.n_columns)
+    )
     places = torch.from_numpy(np.stack([numbers, rows.columns.astype(np.int64)]))
     shape = (len(rows), rows.n_columns)
     table = torch.sparse_coo_tensor(
@@ -292,8 +294,8 @@ def _drawn(seed: int, shape: tuple[int, int], part: ColumnPartition | None) -> F
     if part is None:
         return rng.normal(size=shape).astype(np.float32)
     out = np.zeros(shape, np.float32)
-    for first in range(0, part.whole, _PIECE):
-        some = rng.normal(size=(min(_PIECE, part.whole - first), shape[1]))
+    for first in range(0, part.n_columns, _PIECE):
+        some = rng.normal(size=(min(_PIECE, part.n_columns - first), shape[1]))
         lo, hi = np.searchsorted(part.columns, (first, first + len(some)))
         out[lo:hi] = some[part.columns[lo:hi] - first]
     return out

@@ -287,8 +287,8 @@ def _worker_errors(engine: str) -> Iterator[None]:
         raise
     except Exception as error:  # the engines have no common class
         text = str(error)
-        found = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
-        reason = f"{engine}: {text.strip().splitlines()[-1]}" if found is None else found[1]
+        match = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
+        reason = f"{engine}: {text.strip().splitlines()[-1]}" if match is None else match[1]
         raise PredictionError(reason) from error
 
 
@@ -315,10 +315,10 @@ def _scores(files: list[Path]) -> dict[str, Any]:
     scores = totals.row(0, named=True)
     highs = [*(low - 1 for low in BUCKET_BOUNDS[1:]), None]
     for axis in ("user", "item"):
-        known = pl.col(f"known_of_{axis}")
+        count = pl.col(f"n_{axis}_ratings")
         buckets = []
         for low, high in zip(BUCKET_BOUNDS, highs, strict=True):
-            inside = rows.filter(known >= low if high is None else known.is_between(low, high))
+            inside = rows.filter(count >= low if high is None else count.is_between(low, high))
             row = inside.select(means["n"], means["rmse"].alias("rmse")).collect().row(0)
             buckets.append(Bucket(low, high, *row))
         scores[f"by_{axis}"] = [{"known": str(bucket)} | asdict(bucket) for bucket in buckets]

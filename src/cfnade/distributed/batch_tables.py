@@ -36,14 +36,16 @@ def raw_ids(values: pl.Series, ids: IdIndex) -> Any:
         return values.cast(pl.String).to_list()
     if values.dtype.is_integer():
         return values.to_numpy()
-    whole = values.cast(pl.Int64, strict=False)
-    wrong = whole.is_null() | (whole.cast(values.dtype, strict=False) != values).fill_null(True)
+    integers = values.cast(pl.Int64, strict=False)
+    wrong = integers.is_null() | (integers.cast(values.dtype, strict=False) != values).fill_null(
+        True
+    )
     if wrong.any():
         raise PredictionError(
             f"row {wrong.arg_max()}: {values.name} {values.filter(wrong)[0]!r}: the {ids.side} ids "
             "of this model are whole numbers"
         )
-    return whole.to_numpy()
+    return integers.to_numpy()
 
 
 def has_histories(frame: pl.DataFrame) -> bool:

@@ -127,8 +127,8 @@ def _write(
     log: Callable[[str], None],
 ) -> Note:
     """Read the files, run the statements and write all but the manifest, which is returned."""
-    how = job["options"], job["loading"]
-    tasks = [(folder / WORK, number, file, *how) for number, file in enumerate(files)]
+    options = job["options"], job["loading"]
+    tasks = [(folder / WORK, number, file, *options) for number, file in enumerate(files)]
     facts = _Facts(sql.read_files(_read_file, tasks), files, shard_options, sql)
     for line in facts.lines:
         log(line)
@@ -175,7 +175,7 @@ def _begin(folder: Path, job: Note) -> None:
         if any((folder / WORK / "chunks").glob("*.json")):
             _check_same_job(folder, earlier, job)
             return
-        clear(folder)  # it failed before anything was done
+        clear(folder)  # it failed before it wrote anything
     elif any(file.name[0] != "." for file in folder.glob("*")):
         raise DataError(
             f"{folder}: is not empty and holds no shards; give an empty folder with --out"
@@ -213,16 +213,16 @@ def clear(folder: Path) -> None:
 
 def _read_file(work: Path, number: int, file: Path, shard_options: Note, loading: Note) -> Note:
     """Write the rows of a file as chunks; return what they hold, now or from an earlier run."""
-    done = work / "chunks" / f"{number:05d}.json"
-    if done.exists():
-        return dict(json.loads(done.read_text()))
-    how, reading = ShardOptions(**shard_options), LoadOptions(**_tuples(loading))
-    scale = None if how.scale is None else parse_scale(how.scale)
+    note_file = work / "chunks" / f"{number:05d}.json"
+    if note_file.exists():
+        return dict(json.loads(note_file.read_text()))
+    options, reading = ShardOptions(**shard_options), LoadOptions(**_tuples(loading))
+    scale = None if options.scale is None else parse_scale(options.scale)
     chunks, skipped, position = [], [], number << 40
     for block, (table, description) in enumerate(iter_tables(file, reading)):
         if description:
             skipped.append(f"{file}: {description}")
-        checked = _check_block(table, how, scale)
+        checked = _check_block(table, options, scale)
         if checked is None:
             continue
         name = f"{number:05d}-{block:04d}.parquet"
@@ -230,12 +230,12 @@ def _read_file(work: Path, number: int, file: Path, shard_options: Note, loading
             _plain_columns(checked.frame, position).write_parquet(target, compression="lz4")
         position += len(checked)
         kinds = {axis: "text" if _is_text(checked.frame[axis]) else "integer" for axis in AXES}
-        own = None if table.scale is None else [table.scale.values, table.scale.edges]
-        chunks.append({"name": name, "kinds": kinds, "rows": len(checked), "scale": own})
+        stated = None if table.scale is None else [table.scale.values, table.scale.edges]
+        chunks.append({"name": name, "kinds": kinds, "rows": len(checked), "scale": stated})
         chunks[-1] |= {"implicit": checked.implicit, "assumed": table.assumed}
         chunks[-1]["weighted"] = "weight" in checked.frame.columns
     note: Note = {"chunks": chunks, "skipped": skipped}
-    write_text(done, json.dumps(note))
+    write_text(note_file, json.dumps(note))
     return note
 
 
@@ -247,7 +247,7 @@ def _is_text(ids: pl.Series) -> bool:
     return not ids.dtype.is_integer()
 
 
-def _check_block(table: RawTable, how: ShardOptions, scale: Scale | None) -> RawTable | None:
+def _check_block(table: RawTable, options: ShardOptions, scale: Scale | None) -> RawTable | None:
     """Return the rows that count; None if there are none."""
     if not table.implicit:
         values = table.frame["rating"].to_numpy()
@@ -259,10 +259,12 @@ def _check_block(table: RawTable, how: ShardOptions, scale: Scale | None) -> Raw
                     f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale}; give "
                     "the scale that this data uses with scale="
                 )
-        if how.min_rating is not None and (not len(values) or values.max() < how.min_rating):
+        if options.min_rating is not None and (
+            not len(values) or values.max() < options.min_rating
+        ):
             return None
-    if how.min_rating is not None:
-        table = keep_positive(table, how.min_rating)
+    if options.min_rating is not None:
+        table = keep_positive(table, options.min_rating)
     return table if len(table) else None
 
 
@@ -287,7 +289,7 @@ class _Facts:
     """What the statements depend on: the scale, types of ids, weights."""
 
     def __init__(
-        self, notes: Sequence[Note], files: Sequence[Path], how: ShardOptions, sql: SqlEngine
+        self, notes: Sequence[Note], files: Sequence[Path], options: ShardOptions, sql: SqlEngine
     ) -> None:
         self.lines = [line for note in notes for line in note["skipped"]]
         chunks = [
@@ -296,9 +298,9 @@ class _Facts:
             for chunk in note["chunks"]
         ]
         if not chunks:
-            if how.min_rating is not None:
+            if options.min_rating is not None:
                 raise DataError(
-                    f"min_rating={how.min_rating:g}: no rating is as high; give a lower one"
+                    f"min_rating={options.min_rating:g}: no rating is as high; give a lower one"
                 )
             raise DataError(f"{files[0]} …: no ratings in {len(files)} files")
         self.implicit = _agreed(chunks, "implicit", _MIXED_RATINGS)
@@ -306,19 +308,19 @@ class _Facts:
         self.amount = "sum(weight)" if has_weights else "CAST(count(*) AS DOUBLE)"
         self.lines += [chunk["assumed"] for chunk in chunks if chunk["assumed"]][:1]
         self.relation = sql.ratings(chunks)
-        self.scale = INTERACTIONS if self.implicit else self._find_scale(chunks, how, sql)
+        self.scale = INTERACTIONS if self.implicit else self._find_scale(chunks, options, sql)
         self.weighted = False
 
-    def _find_scale(self, chunks: Sequence[Note], how: ShardOptions, sql: SqlEngine) -> Scale:
+    def _find_scale(self, chunks: Sequence[Note], options: ShardOptions, sql: SqlEngine) -> Scale:
         """Return the scale as given, as all files state it, or the grid that holds all ratings."""
-        if how.scale is not None:
-            return parse_scale(how.scale)
-        if how.bins is not None:
+        if options.scale is not None:
+            return parse_scale(options.scale)
+        if options.bins is not None:
             low, high = sql.rows(f"SELECT min(rating), max(rating) FROM {self.relation}")[0]
-            return bin_scale(how.bins, float(low), float(high))
+            return bin_scale(options.bins, float(low), float(high))
         stated = {repr(chunk["scale"]): chunk["scale"] for chunk in chunks}
-        if len(stated) == 1 and (own := next(iter(stated.values()))) is not None:
-            return Scale.saved(*own)
+        if len(stated) == 1 and (saved := next(iter(stated.values()))) is not None:
+            return Scale.saved(*saved)
         distinct = sql.rows(f"SELECT DISTINCT rating FROM {self.relation}")
         return infer_scale(np.array([value for (value,) in distinct], np.float64))
 
@@ -334,7 +336,7 @@ _MIXED_WEIGHTS = (
 
 
 def _agreed(chunks: Sequence[Note], name: str, message: str) -> bool:
-    """Return what all chunks say of a flag; files that differ are refused."""
+    """Return the value of a flag that all chunks must share."""
     having = [chunk["file"] for chunk in chunks if chunk[name]]
     lacking = [chunk["file"] for chunk in chunks if not chunk[name]]
     if having and lacking:
@@ -345,20 +347,20 @@ def _agreed(chunks: Sequence[Note], name: str, message: str) -> bool:
 # -- statements -----------------------------------------------------------------------------------
 
 
-def _create_tables(sql: SqlEngine, facts: _Facts, how: ShardOptions) -> None:
+def _create_tables(sql: SqlEngine, facts: _Facts, options: ShardOptions) -> None:
     for axis in AXES:
         sql.number_ids(f"{axis}s", f"SELECT DISTINCT {axis}_id AS id FROM {facts.relation}")
         count = int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0])
         if count > _MOST:
             raise DataError(f"{count:,} {axis}s: at most {_MOST:,} can be told apart")
-    sql.create("cells", _cells(facts, how))
-    if not facts.implicit and how.duplicates == "error":
+    sql.create("cells", _cells(facts, options))
+    if not facts.implicit and options.duplicates == "error":
         _refuse_duplicates(sql)
     if facts.implicit:
         facts.weighted = bool(sql.rows("SELECT 1 FROM cells WHERE weight <> 1 LIMIT 1"))
 
 
-def _cells(facts: _Facts, how: ShardOptions) -> str:
+def _cells(facts: _Facts, options: ShardOptions) -> str:
     """Return the statement that makes each (user, item) pair one row."""
     cuts = _cuts(facts.scale)
     level = _steps("r.rating", cuts)
@@ -368,12 +370,12 @@ def _cells(facts: _Facts, how: ShardOptions) -> str:
         "first": "min_by(level, source)",
         "last": "max_by(level, source)",
         "mean": _steps(f"avg({_lookup('level', values)})", cuts),
-    }["error" if facts.implicit else how.duplicates]
+    }["error" if facts.implicit else options.duplicates]
     test, valid = (
         min(round(share * _HASHES), _HASHES - 1)
-        for share in (how.test, how.test + (1 - how.test) * how.valid)
+        for share in (options.test, options.test + (1 - options.test) * options.valid)
     )
-    digest = f"substr(md5(concat_ws(':', '{how.seed}', r.user_id, r.item_id)), 1, 8)"
+    digest = f"substr(md5(concat_ws(':', '{options.seed}', r.user_id, r.item_id)), 1, 8)"
     split = f"CASE WHEN {digest} < '{test:08x}' THEN 2 WHEN {digest} < '{valid:08x}' THEN 1 ELSE 0"
     rows = f"""
         SELECT CAST(u.idx AS INT) AS user_idx, CAST(i.idx AS INT) AS item_idx,
@@ -381,7 +383,7 @@ def _cells(facts: _Facts, how: ShardOptions) -> str:
           r.weight, r.source
         FROM {facts.relation} r JOIN users u ON r.user_id = u.id JOIN items i ON r.item_id = i.id"""
     more = f", CAST({facts.amount} AS FLOAT) AS weight" if facts.implicit else ""
-    if not facts.implicit and how.duplicates == "error":
+    if not facts.implicit and options.duplicates == "error":
         more = ", max(level) AS highest"
     return f"""
         SELECT user_idx, item_idx, CAST({settled} AS SMALLINT) AS level, min(split) AS split{more}
@@ -413,12 +415,12 @@ def _lookup(level: str, values: Any) -> str:
 def _refuse_duplicates(sql: SqlEngine) -> None:
     """Raise if a pair has different ratings; identical ones count once."""
     differ = "FROM cells WHERE level <> highest"
-    found = sql.rows(
+    repeated = sql.rows(
         f"SELECT u.id, i.id FROM (SELECT user_idx, item_idx {differ} LIMIT 1) c "
         "JOIN users u ON c.user_idx = u.idx JOIN items i ON c.item_idx = i.idx"
     )
-    if found:
-        (user, item), count = found[0], int(sql.rows(f"SELECT count(*) {differ}")[0][0])
+    if repeated:
+        (user, item), count = repeated[0], int(sql.rows(f"SELECT count(*) {differ}")[0][0])
         raise DataError(
             f"user {user} rated item {item} again; {count:,} such pairs. Choose what counts with "
             'duplicates="last"; first and mean are the others'

@@ -1,6 +1,6 @@
-"""The folder of a model whose columns lie on many ranks, written by rank 0 some columns at a time.
+"""Write a model whose columns are on several ranks: rank 0 gathers and writes them in chunks.
 
-It is an ordinary folder (docs/checkpoint.md). Nothing whole is ever in memory but tables of ids.
+The folder is an ordinary one (docs/checkpoint.md). Only tables of ids are whole in memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from cfnade.checkpoint.manifest import (
     write_ids,
     write_manifest,
 )
-from cfnade.components import Member, RatingComponent
+from cfnade.components import Member
 from cfnade.components.base import other_axis
 from cfnade.components.new_member import saved_member
 from cfnade.data.storage import save_chunks
 from cfnade.distributed.interaction_training import PartitionedInteractionModel
 from cfnade.distributed.process_group import Array
-from cfnade.distributed.rank_data import RankData, sizes_alone
+from cfnade.distributed.rank_data import RankData, sizes_only
 from cfnade.distributed.shards import PARTS, ColumnRatings, ShardedRatings
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit import InteractionModel, Popularity, SetNade
@@ -39,43 +39,42 @@ from cfnade.implicit.popularity import PopularityConfig
 from cfnade.implicit.sharpness import Sharpness
 from cfnade.utils.safetensors_io import write_chunks
 
-PIECE = 1 << 22
-"""Numbers that travel at a time."""
+CHUNK = 1 << 22
+"""Numbers that are gathered at a time."""
 
-Pieces = Callable[[], Iterable[Array]]
+Chunks = Callable[[], Iterable[Array]]
 Shapes = dict[str, tuple[Any, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
 class PartitionedModel:
-    """A trained member, and what is picked, of which each rank has its own columns."""
+    """A trained model of which each rank has its own columns."""
 
     side: str
-    member: Member | None
-    owned: RankData
+    members: tuple[Member, ...]
+    data: RankData
     shards: ShardedRatings
-    other: RankData | None = None
-    """Whose rows are items, of a model of both."""
-    choice: PartitionedInteractionModel | None = None
+    other: RankData | None
+    """Data whose rows are items, of a model of both sides."""
+    interactions: PartitionedInteractionModel | None = None
     items: RankData | None = None
-    """Whose columns are items, if there is a choice."""
+    """Data whose columns are items, if there is an interaction model."""
 
     @property
-    def owned_by_axis(self) -> dict[str, RankData]:
-        """By what rows are."""
-        return {one.axis: one for one in (self.owned, self.other) if one is not None}
+    def data_by_axis(self) -> dict[str, RankData]:
+        """The data by what the rows are."""
+        return {data.axis: data for data in (self.data, self.other) if data is not None}
 
-    @property
-    def components(self) -> dict[str, RatingComponent]:
-        return {} if self.member is None else self.member.components
-
-    def described_sides(self) -> dict[str, dict[str, Any]]:
-        """Their fields, with all columns."""
-        owned = self.owned_by_axis
-        return {
-            name: side.to_dict() | {"columns": owned[str(side.axis)].part.whole}
-            for name, side in self.components.items()
-        }
+    def described_members(self) -> list[dict[str, dict[str, Any]]]:
+        """Return the fields of each member's components, with the number of all columns."""
+        return [
+            {
+                name: component.to_dict()
+                | {"columns": self.data_by_axis[str(component.axis)].part.n_columns}
+                for name, component in member.components.items()
+            }
+            for member in self.members
+        ]
 
 
 def write_model(
@@ -86,55 +85,60 @@ def write_model(
     *,
     with_context: bool = True,
 ) -> None:
-    """Write the model as any other is saved. All ranks call this; rank 0 has the folder."""
-    first = model.owned.part.group.rank == 0
+    """Write the folder of a model. All ranks call this; rank 0 writes."""
+    first = model.data.part.group.rank == 0
     with commit_files(folder, FILES) if first else nullcontext(folder) as part:
         names = [WEIGHTS]
         _write_weights(model, part / WEIGHTS, first)
         if first:
             names += _write_ids(model, part, with_context)
             if with_context:
-                _write_context(model.shards, model.owned, part / CONTEXT)
+                _write_context(model.shards, model.data, part / CONTEXT)
                 names.append(CONTEXT)
             write_manifest(_described(model, calibration, facts, with_context), part, names)
-    model.owned.part.group.barrier()
+    model.data.part.group.barrier()
 
 
 # -- weights -------------------------------------------------------------------------------------
 
 
 def _write_weights(model: PartitionedModel, path: Path, first: bool) -> None:
-    """Every table by columns of the whole, and what was counted in training."""
+    """Write the tables of all columns, and the level counts of training."""
     shapes: Shapes = {}
-    sources: dict[str, Pieces] = {}
-    for side_name, side in model.components.items():
-        owned = model.owned_by_axis[str(side.axis)]
-        for key, spec in side.spec(side.config).items():
-            array, name = side.arrays[key], f"members/0/{side_name}/{key}"
+    sources: dict[str, Chunks] = {}
+    components = [
+        (f"members/{number}/{name}", component)
+        for number, member in enumerate(model.members)
+        for name, component in member.components.items()
+    ]
+    for prefix, component in components:
+        data = model.data_by_axis[str(component.axis)]
+        for key, spec in component.spec(component.config).items():
+            array, name = component.arrays[key], f"{prefix}/{key}"
             by_column = spec.column_axis == 0
-            whole = (owned.part.whole, *array.shape[1:]) if by_column else array.shape
-            shapes[name] = (array.dtype, tuple(whole))
-            sources[name] = _pieces_of(array, owned, by_column)
-    for one in model.owned_by_axis.values():
-        axis = other_axis(one.axis)
-        counts = one.ratings.level_counts(axis)
-        shapes[f"{COUNTS}/{axis}"] = (np.int64, (one.part.whole, counts.shape[1]))
-        sources[f"{COUNTS}/{axis}"] = _pieces_of(counts, one, True)
-    if model.choice is not None:
-        _add_choice(model, model.choice, shapes, sources)
+            shape = (data.part.n_columns, *array.shape[1:]) if by_column else array.shape
+            shapes[name] = (array.dtype, tuple(shape))
+            sources[name] = _chunks_of(array, data, by_column)
+    for data in model.data_by_axis.values():
+        axis = other_axis(data.axis)
+        counts = data.ratings.level_counts(axis)
+        shapes[f"{COUNTS}/{axis}"] = (np.int64, (data.part.n_columns, counts.shape[1]))
+        sources[f"{COUNTS}/{axis}"] = _chunks_of(counts, data, True)
+    if model.interactions is not None:
+        _add_interactions(model, model.interactions, shapes, sources)
     _write(path, shapes, sources, first)
 
 
-def _add_choice(
+def _add_interactions(
     model: PartitionedModel,
-    choice: PartitionedInteractionModel,
+    interactions: PartitionedInteractionModel,
     shapes: Shapes,
-    sources: dict[str, Pieces],
+    sources: dict[str, Chunks],
 ) -> None:
-    """Add the network's tables by items of the whole."""
+    """Add the tables of the network for all items."""
     assert model.items is not None
-    owned, M = model.items, model.items.part.whole
-    arrays = {name: t.detach().numpy() for name, t in choice.network.state_dict().items()}
+    data, M = model.items, model.items.part.n_columns
+    arrays = {name: t.detach().numpy() for name, t in interactions.network.state_dict().items()}
     W, V, b, c = (arrays[name] for name in "WVbc")
     shapes |= {
         "implicit/set-nade/W": (W.dtype, (M, W.shape[2])),
@@ -144,78 +148,78 @@ def _add_choice(
         "implicit/popularity/logs": (np.float32, (M,)),
     }
     sources |= {
-        "implicit/set-nade/W": _pieces_of(W[0], owned, True),
-        "implicit/set-nade/V": _pieces_of(V, owned, True),
-        "implicit/set-nade/b": _pieces_of(b, owned, True),
-        "implicit/set-nade/c": _pieces_of(c, owned, False),
-        "implicit/popularity/logs": _pieces_of(choice.popularity, owned, True),
+        "implicit/set-nade/W": _chunks_of(W[0], data, True),
+        "implicit/set-nade/V": _chunks_of(V, data, True),
+        "implicit/set-nade/b": _chunks_of(b, data, True),
+        "implicit/set-nade/c": _chunks_of(c, data, False),
+        "implicit/popularity/logs": _chunks_of(interactions.popularity, data, True),
     }
 
 
-def _write(path: Path, shapes: Shapes, sources: dict[str, Pieces], first: bool) -> None:
-    """On rank 0 the file, from what the others send."""
+def _write(path: Path, shapes: Shapes, sources: dict[str, Chunks], first: bool) -> None:
+    """Write the file on rank 0; the other ranks send their columns."""
     if first:
         write_chunks(path, shapes, lambda name: sources[name](), {})
         return
-    # The others send in the same order in which rank 0 asks.
+    # Rank 0 gathers the arrays in the same order.
     for name in sorted(shapes, key=lambda name: (-np.dtype(shapes[name][0]).itemsize, name)):
         for _ in sources[name]():
             pass
 
 
-def _pieces_of(array: Array, owned: RankData, by_column: bool) -> Pieces:
+def _chunks_of(array: Array, data: RankData, by_column: bool) -> Chunks:
     if not by_column:
         return lambda: [array]
-    return lambda: _by_column(array, owned)
+    return lambda: _by_column(array, data)
 
 
-def _by_column(own: Array, owned: RankData) -> Iterator[Array]:
-    """A table of all columns, some at a time, from the ranks' own; nothing but on rank 0."""
-    part, width = owned.part, max(1, int(np.prod(own.shape[1:])))
-    step = max(1, PIECE // width)
-    for first in range(0, part.whole, step):
-        end = min(first + step, part.whole)
+def _by_column(array: Array, data: RankData) -> Iterator[Array]:
+    """Yield the table of all columns in chunks, on rank 0; the other ranks yield nothing."""
+    part, width = data.part, max(1, int(np.prod(array.shape[1:])))
+    step = max(1, CHUNK // width)
+    for first in range(0, part.n_columns, step):
+        end = min(first + step, part.n_columns)
         lo, hi = np.searchsorted(part.columns, (first, end))
-        places = part.group.gather(part.columns[lo:hi])
-        values = part.group.gather(own[lo:hi])
+        indices = part.group.gather(part.columns[lo:hi])
+        values = part.group.gather(array[lo:hi])
         if part.group.rank == 0:
-            whole = np.empty((end - first, *own.shape[1:]), own.dtype)
-            for place, value in zip(places, values, strict=True):
-                whole[place - first] = value
-            yield whole
+            chunk = np.empty((end - first, *array.shape[1:]), array.dtype)
+            for index, value in zip(indices, values, strict=True):
+                chunk[index - first] = value
+            yield chunk
 
 
 # -- everything else -----------------------------------------------------------------------------
 
 
 def _write_ids(model: PartitionedModel, part: Path, with_context: bool) -> list[str]:
-    """The ids of both, or of the columns alone."""
+    """Write the ids of both axes, or without context of the columns alone. Returns the files."""
     names = {"user": USERS, "item": ITEMS}
     if not with_context:
-        names.pop(model.owned.axis)
+        names.pop(model.data.axis)
     for axis, name in names.items():
         write_ids(part / name, {"id": model.shards.ids(axis)})  # type: ignore[arg-type]
     return list(names.values())
 
 
-def _write_context(shards: ShardedRatings, owned: RankData, path: Path) -> None:
-    """The training and validation ratings, part by part."""
-    axis, count = owned.axis, shards.sizes["train"] + shards.sizes["valid"]
+def _write_context(shards: ShardedRatings, data: RankData, path: Path) -> None:
+    """Write the training and validation ratings, partition by partition."""
+    axis, count = data.axis, shards.sizes["train"] + shards.sizes["valid"]
     arrays: dict[str, Callable[[ColumnRatings], Array | None]] = {
-        f"{axis}s": lambda some: some.row_indices,
-        f"{other_axis(axis)}s": lambda some: some.columns[some.rows.columns],
-        "levels": lambda some: some.rows.levels,
-        "weights": lambda some: some.weights,
+        f"{axis}s": lambda ratings: ratings.row_indices,
+        f"{other_axis(axis)}s": lambda ratings: ratings.columns[ratings.rows.columns],
+        "levels": lambda ratings: ratings.rows.levels,
+        "weights": lambda ratings: ratings.weights,
     }
 
-    def pieces(name: str) -> Iterator[Array]:
+    def chunks(name: str) -> Iterator[Array]:
         for number in range(PARTS):
             for split in ("train", "valid"):
                 array = arrays[name](shards.load(axis, split, number, PARTS))
                 assert array is not None
                 yield array
 
-    save_chunks(path, shards.scale, count, pieces, weighted=shards.weighted)
+    save_chunks(path, shards.scale, count, chunks, weighted=shards.weighted)
 
 
 def _described(
@@ -224,30 +228,34 @@ def _described(
     facts: dict[str, Any],
     with_context: bool,
 ) -> FittedModel:
-    """The model as model.json describes it: sizes, and no numbers."""
-    shards, sides = model.shards, model.described_sides()
-    members = (saved_member(sides, {}),) if sides else ()
+    """Return the model as model.json describes it: sizes without arrays."""
+    shards = model.shards
+    members = tuple(saved_member(described, {}) for described in model.described_members())
     count = shards.sizes["train"] + shards.sizes["valid"] if with_context else 0
     return FittedModel(
         members,
         model.side,
-        sizes_alone(shards, count),
+        sizes_only(shards, count),
         {},
         calibration,
         with_context,
         facts,
         interaction_model=(
-            None if model.choice is None else _blank_model(model.choice, shards.n_items)
+            None
+            if model.interactions is None
+            else _described_interactions(model.interactions, shards.n_items)
         ),
     )
 
 
-def _blank_model(choice: PartitionedInteractionModel, items: int) -> InteractionModel:
-    """As model.json describes it."""
-    config = replace(choice.network.config, columns=items)
+def _described_interactions(
+    interactions: PartitionedInteractionModel, items: int
+) -> InteractionModel:
+    """Return the interaction model as model.json describes it."""
+    config = replace(interactions.network.config, columns=items)
     components = {
         "set-nade": SetNade(config, {}),
         "popularity": Popularity(PopularityConfig(columns=items), {}),
     }
     weights = {"set-nade": 1.0, "popularity": 0.0}
-    return InteractionModel(components, weights, Sharpness(choice.sharpness))
+    return InteractionModel(components, weights, Sharpness(interactions.sharpness))

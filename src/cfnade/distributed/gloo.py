@@ -45,13 +45,14 @@ class GlooGroup(ProcessGroup):
         self._buffers: dict[str, Tensor] = {}
 
     def all_reduce(self, array: Array) -> Array:
-        own = torch.from_numpy(array)
+        tensor = torch.from_numpy(array)
         if self.size == 2:  # as many bytes as an all-reduce, and half of its messages
-            other, sizes = self._buffer("other", array.size, own), self._others_alike(array.size)
-            self._exchange(own.reshape(-1), sizes, other, sizes)
-            own += other.view(own.shape)
+            received = self._buffer("received", array.size, tensor)
+            sizes = self._equal_sizes(array.size)
+            self._exchange(tensor.reshape(-1), sizes, received, sizes)
+            tensor += received.view(tensor.shape)
             return array
-        self._call(dist.all_reduce, own)
+        self._call(dist.all_reduce, tensor)
         self.bytes_sent += 2 * array.nbytes * (self.size - 1) // self.size
         return array
 
@@ -62,9 +63,7 @@ class GlooGroup(ProcessGroup):
         sent[:lo], sent[lo:] = rows[:lo], rows[hi:]
         count = (hi - lo) * D
         received = self._buffer("received", (self.size - 1) * count, rows)
-        self._exchange(
-            sent.view(-1), self._others(len(rows), D), received, self._others_alike(count)
-        )
+        self._exchange(sent.view(-1), self._sizes(len(rows), D), received, self._equal_sizes(count))
         parts = list(received.view(self.size - 1, hi - lo, D))
         parts.insert(self.rank, rows[lo:hi])
         total = parts[0] + parts[1]
@@ -74,11 +73,11 @@ class GlooGroup(ProcessGroup):
 
     def all_gather_rows(self, rows: Tensor) -> None:
         (lo, hi), D = self.row_range(len(rows)), rows.shape[1]
-        own = rows[lo:hi].reshape(-1).repeat(self.size - 1)
+        sent = rows[lo:hi].reshape(-1).repeat(self.size - 1)
         received = self._buffer("received", (len(rows) - (hi - lo)) * D, rows)
-        self._exchange(own, self._others_alike((hi - lo) * D), received, self._others(len(rows), D))
-        others = received.view(-1, D)
-        rows[:lo], rows[hi:] = others[:lo], others[lo:]
+        self._exchange(sent, self._equal_sizes((hi - lo) * D), received, self._sizes(len(rows), D))
+        parts = received.view(-1, D)
+        rows[:lo], rows[hi:] = parts[:lo], parts[lo:]
 
     def all_to_all_rows(self, rows: Array, send: Counts, receive: Counts) -> Array:
         width = rows.shape[1]
@@ -110,14 +109,14 @@ class GlooGroup(ProcessGroup):
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _others(self, n_rows: int, width: int) -> list[int]:
+    def _sizes(self, n_rows: int, width: int) -> list[int]:
         """Return how many numbers of so many rows belong to each other rank; 0 for this one."""
         ranges = (self.row_range(n_rows, rank) for rank in range(self.size))
         sizes = [(hi - lo) * width for lo, hi in ranges]
         sizes[self.rank] = 0
         return sizes
 
-    def _others_alike(self, count: int) -> list[int]:
+    def _equal_sizes(self, count: int) -> list[int]:
         """Return so many numbers for each other rank."""
         return [0 if rank == self.rank else count for rank in range(self.size)]
 
@@ -138,9 +137,9 @@ class GlooGroup(ProcessGroup):
             collective(*arguments)
         except RuntimeError as error:
             waited = time.monotonic() - began
-            how = "does not answer" if waited > 0.9 * self._timeout else "is gone"
+            fault = "does not answer" if waited > 0.9 * self._timeout else "is gone"
             raise RankLostError(
-                f"rank {self.rank} of {self.size}: another rank {how} (after {waited:.0f} s)"
+                f"rank {self.rank} of {self.size}: another rank {fault} (after {waited:.0f} s)"
             ) from error
 
 
@@ -171,15 +170,15 @@ def _join(timeout: timedelta) -> Store:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store.set_timeout(timeout)
-        own = PrefixStore(f"start {start}", store)
-        dist.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=timeout)
+        prefixed = PrefixStore(f"start {start}", store)
+        dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=size, timeout=timeout)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0][:160]
         raise RankLostError(
             f"rank {os.environ['RANK']} of {os.environ.get('WORLD_SIZE', '?')}: cannot reach the "
             f"others ({reason})"
         ) from error
-    return own
+    return prefixed
 
 
 def _new_store(timeout: float) -> Store | None:
@@ -188,9 +187,9 @@ def _new_store(timeout: float) -> Store | None:
     if host is None:
         return None
     wait = timedelta(seconds=timeout)
-    own = None
+    server = None
     if rank == 0:
-        own = dist.TCPStore(host, 0, None, True, wait, wait_for_workers=False)  # type: ignore[attr-defined]
-    ports = [own.port if own is not None else 0]
+        server = dist.TCPStore(host, 0, None, True, wait, wait_for_workers=False)  # type: ignore[attr-defined]
+    ports = [server.port if server is not None else 0]
     dist.broadcast_object_list(ports)
-    return own or dist.TCPStore(host, ports[0], None, False, wait)  # type: ignore[attr-defined]
+    return server or dist.TCPStore(host, ports[0], None, False, wait)  # type: ignore[attr-defined]

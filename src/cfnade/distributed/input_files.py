@@ -52,7 +52,7 @@ def list_files(data: Sequence[str | Path]) -> Iterator[Path]:
 
 
 def _is_data(file: Path, folder: Path) -> bool:
-    """Return whether a file holds data: engines write _SUCCESS and hidden files beside it."""
+    """Return whether a file holds data: engines add _SUCCESS and hidden files."""
     hidden = any(name.startswith(("_", ".")) for name in file.relative_to(folder).parts)
     return file.is_file() and not hidden and not is_document(file.name)
 

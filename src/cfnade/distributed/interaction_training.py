@@ -1,6 +1,6 @@
-"""The interaction model of ranks that share the items: the set NADE alone.
+"""Train the interaction model of several ranks: set NADE alone, each rank with its own items.
 
-The other components need all pairs of items or users, and stay on one machine.
+The other components need all pairs of items or users, and one machine.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ from cfnade.implicit.set_nade_training import (
     training_loop,
 )
 from cfnade.implicit.sharpness import FACTORS
-from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.set_nade import SetNADENetwork
 from cfnade.training.callbacks import Callback, Stage
 
-PLACES = 20
-ASKED = 2_000
-"""So many users, at most, are asked on validation."""
-STREAM = 7  # of the random numbers that choose them
+K = 20
+"""Ranks that NDCG looks at."""
+MAX_USERS = 2_000
+"""Maximum validation users."""
+STREAM = 7  # of the random numbers that sample them
 
-_NOTHING = -1e30
+_EXCLUDED = -1e30
 
 
 @dataclass(frozen=True)
 class PartitionedInteractionModel:
-    """A network of which each rank has its own items, and the factor of its scores."""
+    """A network of which each rank has its own items, and the sharpness of its scores."""
 
-    network: ChoiceNetwork
+    network: SetNADENetwork
     sharpness: float
     popularity: Array
-    """log(1 + n_i) of the own items."""
+    """log(1 + n_i) of the rank's own items."""
     facts: dict[str, Any]
 
 
 def train_interactions(
-    owned: RankData,
+    data: RankData,
     settings: SetNadeSettings,
     fingerprint: str,
     store: RankStateStore | None,
@@ -57,21 +58,21 @@ def train_interactions(
     should_stop: Callable[[], bool],
 ) -> PartitionedInteractionModel:
     """Train the network, select its epoch by validation, and fit the sharpness of its scores."""
-    rows = _rows(owned)
-    validation = RankingValidation(owned, rows, settings.seed)
+    rows = _rows(data)
+    validation = RankingValidation(data, rows, settings.seed)
     if store is not None:
         store.folder.mkdir(parents=True, exist_ok=True)
         store = replace(store, resume=store.resume and store.exists())
 
-    def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+    def validate(network: SetNADENetwork) -> dict[str, float] | None:
         value = validation.value(network)
         return None if value is None else {"ndcg": value}
 
-    size = owned.part.group.size
+    size = data.part.group.size
     loop = training_loop(
         rows,
         settings,
-        owned.part,
+        data.part,
         validate=validate,
         store=store,
         identity={"plan": settings.to_dict(), "split": fingerprint, "ranks": size},
@@ -108,80 +109,82 @@ class _EpochMessages(Callback):
             )
 
 
-def _rows(owned: RankData) -> InteractionRows:
-    """The own training interactions of everybody, each with a weight of 1."""
-    own = InteractionRows.from_ratings(owned.ratings)
-    return own.with_weights(np.ones(len(own.columns), np.float32))
+def _rows(data: RankData) -> InteractionRows:
+    """Return the training interactions with the rank's own items, each with a weight of 1."""
+    rows = InteractionRows.from_ratings(data.ratings)
+    return rows.with_weights(np.ones(len(rows.columns), np.float32))
 
 
 class RankingValidation:
-    """How good lists are for people of the validation part, at most ASKED of them."""
+    """Scores rankings by the validation interactions of at most MAX_USERS users."""
 
-    def __init__(self, owned: RankData, rows: InteractionRows, seed: int) -> None:
-        self._group, valid = owned.part.group, owned.valid
-        people = np.flatnonzero(owned.asked)
-        if len(people) > ASKED:
-            people = people[choose_positions(len(people), ASKED, (seed, STREAM))]
-        self._known = rows.select(people)
-        self._wanted = owned.asked[people].astype(np.int64)
-        own = np.flatnonzero(np.isin(valid.rows, people))
-        numbers = np.searchsorted(people, valid.rows[own])
-        self._answers: tuple[IntArray, Array] = numbers, valid.columns[own]
-        self._nobody = len(owned.part.columns)  # columns from here on are nobody's
-        self._items = owned.part.whole
+    def __init__(self, data: RankData, rows: InteractionRows, seed: int) -> None:
+        self._group, valid = data.part.group, data.valid
+        users = np.flatnonzero(data.valid_counts)
+        if len(users) > MAX_USERS:
+            users = users[choose_positions(len(users), MAX_USERS, (seed, STREAM))]
+        self._history = rows.select(users)
+        self._n_relevant = data.valid_counts[users].astype(np.int64)
+        index = np.flatnonzero(np.isin(valid.rows, users))
+        numbers = np.searchsorted(users, valid.rows[index])
+        self._relevant: tuple[IntArray, Array] = numbers, valid.columns[index]
+        self._n_columns = len(data.part.columns)  # a rank without columns has a dummy one
+        self._n_items = data.part.n_columns
 
-    def _scores(self, network: ChoiceNetwork) -> torch.Tensor:
-        """Of the own items for everybody who is asked; what is known is out. (B, C)."""
-        hidden = hidden_states(network, self._known, self._group)
+    def _scores(self, network: SetNADENetwork) -> torch.Tensor:
+        """Return the users' scores of the own items, known ones excluded. (B, C)."""
+        hidden = hidden_states(network, self._history, self._group)
         scores = self._standardized(torch.addmm(network.b, hidden.state, network.V.T))
-        scores[self._known.rows.astype(np.int64), self._known.columns.astype(np.int64)] = _NOTHING
-        scores[:, self._nobody :] = _NOTHING
+        scores[self._history.rows.astype(np.int64), self._history.columns.astype(np.int64)] = (
+            _EXCLUDED
+        )
+        scores[:, self._n_columns :] = _EXCLUDED
         return scores
 
     def _standardized(self, scores: torch.Tensor) -> torch.Tensor:
-        """As InteractionModel adds them: each row with mean 0 and deviation 1 over all items."""
-        own = scores[:, : self._nobody].double()
-        sums = torch.stack([own.sum(1), own.square().sum(1)]).numpy()
+        """Return scores with mean 0 and deviation 1 over all items, as in InteractionModel."""
+        doubles = scores[:, : self._n_columns].double()
+        sums = torch.stack([doubles.sum(1), doubles.square().sum(1)]).numpy()
         self._group.all_reduce(sums)
-        mean = sums[0] / self._items
-        deviation = np.sqrt(np.maximum(sums[1] / self._items - mean * mean, 1e-12))
-        shift, scale = (torch.from_numpy(one).float().unsqueeze(1) for one in (mean, deviation))
+        mean = sums[0] / self._n_items
+        deviation = np.sqrt(np.maximum(sums[1] / self._n_items - mean * mean, 1e-12))
+        shift, scale = (torch.from_numpy(a).float().unsqueeze(1) for a in (mean, deviation))
         return (scores - shift) / scale
 
-    def value(self, network: ChoiceNetwork) -> float | None:
-        """NDCG of the first places, on every rank the same; None if nobody can be asked."""
-        if not len(self._wanted):
+    def value(self, network: SetNADENetwork) -> float | None:
+        """Return NDCG@K, the same on every rank; None without validation users."""
+        if not len(self._n_relevant):
             return None
         scores = self._scores(network)
-        right = torch.zeros_like(scores)
-        right[self._answers[0], self._answers[1].astype(np.int64)] = 1.0
-        values, items = torch.topk(scores, min(PLACES, scores.shape[1]))
-        liked = torch.gather(right, 1, items)
-        # (B, k) of each rank, one below the other, as columns of all.
-        gathered = [self._group.gather(np.ascontiguousarray(t.numpy().T)) for t in (values, liked)]
+        relevant = torch.zeros_like(scores)
+        relevant[self._relevant[0], self._relevant[1].astype(np.int64)] = 1.0
+        values, items = torch.topk(scores, min(K, scores.shape[1]))
+        hits = torch.gather(relevant, 1, items)
+        # (k, B) of each rank; rank 0 joins them into (B, k · ranks).
+        gathered = [self._group.gather(np.ascontiguousarray(t.numpy().T)) for t in (values, hits)]
         value = 0.0
         if self._group.rank == 0:
             value = self._ndcg(*(np.concatenate(parts).T for parts in gathered))
         return self._group.broadcast(value)
 
-    def _ndcg(self, values: Array, liked: Array) -> float:
-        k = min(PLACES, values.shape[1])
+    def _ndcg(self, values: Array, hits: Array) -> float:
+        k = min(K, values.shape[1])
         order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-        top, hits = (np.take_along_axis(of, order, 1) for of in (values, liked > 0))
-        found = ranked_hits(np.ascontiguousarray(top), np.ascontiguousarray(hits))
-        return float(ndcg(found, self._wanted, k).mean())
+        top, top_hits = (np.take_along_axis(a, order, 1) for a in (values, hits > 0))
+        ranked = ranked_hits(np.ascontiguousarray(top), np.ascontiguousarray(top_hits))
+        return float(ndcg(ranked, self._n_relevant, k).mean())
 
-    def sharpness(self, network: ChoiceNetwork) -> float:
-        """What scores are multiplied by, so that picks are as likely as can be."""
-        if not len(self._wanted):
+    def sharpness(self, network: SetNADENetwork) -> float:
+        """Return the factor of the scores that maximizes the likelihood of the interactions."""
+        if not len(self._n_relevant):
             return 1.0
         scores = self._scores(network).double()
-        own = scores[self._answers[0], self._answers[1].astype(np.int64)].numpy()
+        observed = scores[self._relevant[0], self._relevant[1].astype(np.int64)].numpy()
         tops = largest_scores(scores, self._group)
         likelihood = []
         for factor in FACTORS:
             weights = torch.exp(factor * (scores - torch.from_numpy(tops).unsqueeze(1))).sum(1)
             logs = np.log(self._group.all_reduce(weights.numpy()))
-            mine = factor * (own - tops[self._answers[0]]) - logs[self._answers[0]]
-            likelihood.append(self._group.total(float(mine.sum())))
+            terms = factor * (observed - tops[self._relevant[0]]) - logs[self._relevant[0]]
+            likelihood.append(self._group.total(float(terms.sum())))
         return float(FACTORS[int(np.argmax(likelihood))])

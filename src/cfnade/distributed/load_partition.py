@@ -1,4 +1,4 @@
-"""A saved model of which a rank reads its own columns alone: it need not fit into one machine."""
+"""Load a rank's columns of a saved model, which need not fit into one machine."""
 
 from __future__ import annotations
 
@@ -32,67 +32,67 @@ from cfnade.fitted_model import FittedModel
 Ids = npt.NDArray[Any]
 
 _TABLES: dict[Axis, str] = {"user": USERS, "item": ITEMS}
-_MOST = 1 << 22  # numbers read at a time
+_CHUNK = 1 << 22  # numbers read at a time
 
 
 def verify_model(folder: Path) -> None:
-    """Refuse a folder that is not as it was written. It reads every byte: for one rank to do."""
+    """Read every byte; raise CheckpointError if it is damaged or ranks cannot share it."""
     manifest = read_manifest(resolve_file(folder, MANIFEST))
     paths = {name: resolve_file(folder, name) for name in manifest["files"]}
     verify_files(manifest["files"], paths)
-    names = {name for sides in manifest.get("members", [{}]) for name in sides}
-    strange = [
+    names = {name for member in manifest.get("members", [{}]) for name in member}
+    unsupported = [
         name for name in names if name not in COMPONENTS or not component_class(name).partitionable
     ]
-    if strange or not names:
-        what = f"a side {min(strange)!r}" if strange else "no sides"
-        raise CheckpointError(f"{folder}: has {what}; ranks cannot share its columns")
+    if unsupported or not names:
+        content = f"a component {min(unsupported)!r}" if unsupported else "no components"
+        raise CheckpointError(f"{folder}: has {content}; ranks cannot share its columns")
 
 
-def load_partition(folder: Path, own: Mapping[Axis, Ids]) -> FittedModel:
-    """The model cut down to the columns with these ids, or to one other if it has none of them.
+def load_partition(folder: Path, column_ids: Mapping[Axis, Ids]) -> FittedModel:
+    """Return the model without its ratings, reduced to the columns with the given ids.
 
-    It has no ratings; its ids are those of its columns: items for rows of users, or the reverse.
+    A model that has none of them keeps its first column: tables cannot be empty.
     """
     manifest = read_manifest(resolve_file(folder, MANIFEST))
-    ids = {axis: read_ids(resolve_file(folder, _TABLES[axis]))["id"] for axis in own}
-    places = {axis: _places(ids[axis], own[axis]) for axis in own}
-    nobody: Ids = np.empty(0, np.int64)
-    kept: dict[Axis, Ids] = {"user": nobody, "item": nobody}
-    kept |= {axis: ids[axis][places[axis]] for axis in own}
+    ids = {axis: read_ids(resolve_file(folder, _TABLES[axis]))["id"] for axis in column_ids}
+    positions = {axis: _positions(ids[axis], column_ids[axis]) for axis in column_ids}
+    no_ids: Ids = np.empty(0, np.int64)
+    loaded: dict[Axis, Ids] = {"user": no_ids, "item": no_ids}
+    loaded |= {axis: ids[axis][positions[axis]] for axis in column_ids}
     scale = Scale.saved(manifest["scale"]["values"], manifest["scale"]["edges"])
-    nothing = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    context = make_dataset(*nothing, scale, kept["user"], kept["item"])
+    no_ratings = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
+    context = make_dataset(*no_ratings, scale, loaded["user"], loaded["item"])
     path = resolve_file(folder, WEIGHTS)
     members = tuple(
-        _member(path, f"members/{number}/", sides, places)
-        for number, sides in enumerate(manifest["members"])
+        _member(path, f"members/{number}/", described, positions)
+        for number, described in enumerate(manifest["members"])
     )
     return FittedModel(members, str(manifest["side"]), context, {}, has_context=False)
 
 
-def _places(ids: Ids, own: Ids) -> IntArray:
-    """Where the own ids are, rising; or the first place, for tables have no empty side."""
-    alike = ids.dtype == own.dtype
-    places = np.flatnonzero(np.isin(ids, own)) if alike else np.empty(0, np.int64)
-    return places if len(places) else np.zeros(1, np.int64)
+def _positions(ids: Ids, wanted_ids: Ids) -> IntArray:
+    """Return the positions of some ids, ascending; the first position if there are none."""
+    same_type = ids.dtype == wanted_ids.dtype
+    positions = np.flatnonzero(np.isin(ids, wanted_ids)) if same_type else np.empty(0, np.int64)
+    return positions if len(positions) else np.zeros(1, np.int64)
 
 
 def _member(
     path: Path,
     prefix: str,
-    sides: Mapping[str, Mapping[str, Any]],
-    places: Mapping[Axis, IntArray],
+    described: Mapping[str, Mapping[str, Any]],
+    positions: Mapping[Axis, IntArray],
 ) -> Member:
-    """The weights of these columns in a member with sides of so many."""
-    rows = {name: places[other_axis(_axis(name))] for name in sides}
-    fields = {name: {**fields, "columns": len(rows[name])} for name, fields in sides.items()}
+    """Return a member with some of its columns."""
+    rows = {name: positions[other_axis(_axis(name))] for name in described}
+    fields = {name: {**fields, "columns": len(rows[name])} for name, fields in described.items()}
     arrays = {}
     try:
         with safe_open(path, "np") as file:
             for key, spec in member_spec(fields).items():
                 name, _, _ = key.partition("/")
-                arrays[key] = _picked(
+                arrays[key] = _take_rows(
                     file.get_slice(f"{prefix}{key}"),
                     None if spec.column_axis is None else rows[name],
                 )
@@ -107,15 +107,15 @@ def _axis(name: str) -> Axis:
     return axis
 
 
-def _picked(saved: Any, rows: IntArray | None) -> Array:
-    """Some rows of a saved table, or all of something small; some megabytes at a time."""
+def _take_rows(table: Any, rows: IntArray | None) -> Array:
+    """Return some rows of a saved table, read in chunks, or all of a small one."""
     if rows is None:
-        return np.array(saved[:])
-    shape = saved.get_shape()
-    step = max(1, _MOST // max(1, int(np.prod(shape[1:]))))
-    pieces = []
+        return np.array(table[:])
+    shape = table.get_shape()
+    step = max(1, _CHUNK // max(1, int(np.prod(shape[1:]))))
+    chunks = []
     for first in range(0, shape[0], step):
         end = min(first + step, shape[0])
         lo, hi = np.searchsorted(rows, (first, end))
-        pieces.append(saved[first:end][rows[lo:hi] - first])
-    return np.concatenate(pieces)
+        chunks.append(table[first:end][rows[lo:hi] - first])
+    return np.concatenate(chunks)

@@ -1,4 +1,4 @@
-"""A rank's part of the data: ratings in its own columns, and what it knows of the whole."""
+"""A rank's part of the data: the ratings in its own columns, and the sizes of whole rows."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
-from cfnade.distributed.shards import ShardedRatings, owner_of
+from cfnade.distributed.shards import ColumnRatings, ShardedRatings, owner_of
 from cfnade.kernels.sampling import PartialRows
 
 
 class RankRatings(Dataset):
-    """Training ratings in a rank's columns, which count within its own.
+    """Training ratings in a rank's columns, which are numbered within its train.
 
-    By users they are other ones than by items: those of the own items, and of the own users. All
-    users and items are counted, and rows are whole ones.
+    By users these are the ratings of its own items, by items those of its own users. Rows have the
+    numbers of the whole data, and row counts are those of all ranks.
     """
 
     def __init__(
         self,
         *columns: Any,
         grouped: dict[Axis, CsrRows],
-        whole: dict[Axis, IndexArray],
+        row_counts: dict[Axis, IndexArray],
     ) -> None:
         super().__init__(*columns)
-        self.__dict__.update(grouped=grouped, whole=whole)
+        self.__dict__.update(grouped=grouped, row_counts=row_counts)
 
     grouped: dict[Axis, CsrRows]
-    whole: dict[Axis, IndexArray]
-    """Ratings of each whole row."""
+    row_counts: dict[Axis, IndexArray]
+    """Number of ratings of each whole row."""
 
     def rows(self, axis: Axis = "user") -> CsrRows:
         return self.grouped[axis] if axis in self.grouped else super().rows(axis)
 
     def level_counts(self, axis: Axis) -> IntArray:
-        """Of the own users or items at each level, (C, K)."""
+        """Return the counts of each own user or item at each level, (C, K)."""
         rows, K = self.rows(other_axis(axis)), len(self.scale)
         cells = rows.columns.astype(np.int64) * K + rows.levels
         return np.bincount(cells, minlength=rows.n_columns * K).reshape(-1, K)
 
     def row_totals(self, axis: Axis) -> tuple[int, int]:
-        counts = self.whole[axis]
+        counts = self.row_counts[axis]
         return int(counts.sum(dtype=np.int64)), int(np.count_nonzero(counts))
 
 
@@ -64,66 +64,97 @@ class HeldOutRatings(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RankData:
-    """Training ratings in a rank's columns, which count within its own, and cells to choose by."""
+    """A rank's training and validation ratings; columns are numbered within its train."""
 
     axis: Axis
+    """What the rows are."""
     ratings: RankRatings
     part: ColumnPartition
     valid: HeldOutRatings
-    asked: IndexArray
+    valid_counts: IndexArray
     """(N,) validation ratings of each whole row."""
     weights: npt.NDArray[np.float32] | None = None
-    """(n,) of interactions that count differently."""
+    """(n,) weights of interactions."""
 
     @property
     def rows(self) -> CsrRows:
         return self.ratings.rows(self.axis)
 
 
-def load_rank_data(group: ProcessGroup, shards: ShardedRatings, axis: Axis) -> RankData:
-    """What this rank has of the shards whose rows are these."""
-    own = shards.load(axis, "train", group.rank, group.size)
-    held = shards.load(axis, "valid", group.rank, group.size)
-    row_counts, held_counts = (_row_counts(group, one.rows) for one in (own, held))
-    rows, K = own.rows, len(shards.scale)
+def load_rank_data(
+    group: ProcessGroup, shards: ShardedRatings, axis: Axis, *, refit: bool = False
+) -> RankData:
+    """Load a rank's columns of the shards whose rows are `axis`.
+
+    Args:
+        group: The ranks, which call it together.
+        shards: The folder.
+        axis: What the rows are.
+        refit: Whether validation ratings are trained on, too.
+    """
+    train = shards.load(axis, "train", group.rank, group.size)
+    valid = shards.load(axis, "valid", group.rank, group.size)
+    row_counts, valid_counts = (_row_counts(group, part.rows) for part in (train, valid))
+    held_out = HeldOutRatings(valid.row_indices, valid.rows.columns, valid.rows.levels)
+    if refit:
+        train, row_counts = _merge(train, valid, row_counts), row_counts + valid_counts
+    rows, K = train.rows, len(shards.scale)
     rows = replace(rows, n_columns=max(1, rows.n_columns))
-    sides = {axis: own.row_indices, other_axis(axis): rows.columns}
-    ids = nameless(shards.n_users), nameless(shards.n_items)
-    columns = sides["user"], sides["item"], rows.levels
+    indices = {axis: train.row_indices, other_axis(axis): rows.columns}
+    ids = placeholder_ids(shards.n_users), placeholder_ids(shards.n_items)
+    columns = indices["user"], indices["item"], rows.levels
     grouped, counts = {axis: rows}, {axis: row_counts}
-    ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, whole=counts)
+    ratings = RankRatings(*columns, shards.scale, *ids, grouped=grouped, row_counts=counts)
     totals = group.all_reduce(np.bincount(rows.levels, minlength=K).astype(np.int64))
-    whole = PartialRows(own.position_in_row, row_counts)
+    partial_rows = PartialRows(train.position_in_row, row_counts)
     n_columns = shards.count(other_axis(axis))
     part = ColumnPartition(
-        group, own.columns, n_columns, totals, whole, partial(owner_of, group.size)
+        group, train.columns, n_columns, totals, partial_rows, partial(owner_of, group.size)
     )
-    valid = HeldOutRatings(held.row_indices, held.rows.columns, held.rows.levels)
-    return RankData(axis, ratings, part, valid, held_counts, own.weights)
+    return RankData(axis, ratings, part, held_out, valid_counts, train.weights)
 
 
-def _row_counts(group: ProcessGroup, own: CsrRows) -> IndexArray:
-    """Return how many ratings each whole row has. Shape (N,)."""
-    return group.all_reduce(own.counts().astype(np.int32))
+def _merge(train: ColumnRatings, valid: ColumnRatings, train_counts: IndexArray) -> ColumnRatings:
+    """Return the ratings of both; in each row those of validation come last, as in one process."""
+    valid_positions = valid.position_in_row + train_counts[valid.row_indices]
+    row = np.concatenate([train.row_indices, valid.row_indices])
+    position = np.concatenate([train.position_in_row, valid_positions.astype(np.int32)])
+    order = np.lexsort((position, row))
+    rows = replace(
+        train.rows,
+        offsets=train.rows.offsets + valid.rows.offsets,
+        columns=np.concatenate([train.rows.columns, valid.rows.columns])[order],
+        levels=np.concatenate([train.rows.levels, valid.rows.levels])[order],
+    )
+    weights = None
+    if train.weights is not None and valid.weights is not None:
+        weights = np.concatenate([train.weights, valid.weights])[order]
+    return ColumnRatings(rows, train.columns, position[order], weights)
+
+
+def _row_counts(group: ProcessGroup, rows: CsrRows) -> IndexArray:
+    """Return the number of ratings of each whole row, (N,)."""
+    return group.all_reduce(rows.counts().astype(np.int32))
 
 
 def both_ways(user: RankData, item: RankData) -> RankRatings:
-    """The ratings of both, for a member that reads users and items."""
-    one, other = user.ratings, item.ratings
+    """Return the ratings of both, for a member with both axes as rows."""
+    by_user, by_item = user.ratings, item.ratings
     return RankRatings(
-        *(one.users, one.items, one.levels, one.scale, one.user_ids, one.item_ids),
-        grouped=one.grouped | other.grouped,
-        whole=one.whole | other.whole,
+        *(by_user.users, by_user.items, by_user.levels, by_user.scale),
+        *(by_user.user_ids, by_user.item_ids),
+        grouped=by_user.grouped | by_item.grouped,
+        row_counts=by_user.row_counts | by_item.row_counts,
     )
 
 
-def sizes_alone(shards: ShardedRatings, count: int) -> Dataset:
-    """So many ratings with the sizes and the scale of the shards, and nothing else: no memory."""
+def sizes_only(shards: ShardedRatings, count: int) -> Dataset:
+    """Return a data set that has the sizes and the scale of the shards, and takes no memory."""
     index, levels = np.broadcast_to(np.int32(0), (count,)), np.broadcast_to(np.uint8(0), (count,))
-    ids = nameless(shards.n_users), nameless(shards.n_items)
+    ids = placeholder_ids(shards.n_users), placeholder_ids(shards.n_items)
     return Dataset(index, index, levels, shards.scale, *ids)
 
 
-def nameless(count: int) -> npt.NDArray[Any]:
-    """Ids that nobody asks for, and that take no memory: indices are all that training knows."""
+def placeholder_ids(count: int) -> npt.NDArray[Any]:
+    """Return ids that take no memory: training only uses indices."""
     return np.broadcast_to(np.int64(0), (count,))

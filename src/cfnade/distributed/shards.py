@@ -126,8 +126,8 @@ class ShardedRatings:
         """Return the columns of one rank, ascending."""
         self._check(rows, rank, size)
         columns = np.arange(self.count(OTHER_AXIS[rows]), dtype=np.int32)
-        own: IndexArray = columns[owner_of(size, columns) == rank]
-        return own
+        own_columns: IndexArray = columns[owner_of(size, columns) == rank]
+        return own_columns
 
     def load(self, rows: Axis, split: str, rank: int = 0, size: int = 1) -> ColumnRatings:
         """Read the ratings of a split in the columns of one rank."""
@@ -198,8 +198,8 @@ class ShardedRatings:
             for part in parts
         ]
         n = sum(len(piece["row_idx"]) for piece in pieces)
-        whole: Arrays = {name: np.empty(n, _TYPES[name]) for name in names}
-        done = 0
+        merged: Arrays = {name: np.empty(n, _TYPES[name]) for name in names}
+        start = 0
         for low, high in _bands(pieces, self.count(rows)):  # bounds the memory of the temporaries
             cuts = [np.searchsorted(piece["row_idx"], (low, high)) for piece in pieces]
             band = {
@@ -208,9 +208,9 @@ class ShardedRatings:
             }
             order = _order(band)
             for name, array in band.items():
-                whole[name][done : done + len(order)] = array[order]
-            done += len(order)
-        return whole
+                merged[name][start : start + len(order)] = array[order]
+            start += len(order)
+        return merged
 
     def _sorted_arrays(self, prefix: str, names: Sequence[str]) -> Arrays:
         frames = [self._read(name) for name in self._files(prefix)]

@@ -103,8 +103,8 @@ class DuckDb(SqlEngine):
         self.create(name, numbered)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._run(query).fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self._run(query).fetchall()
+        return rows
 
     def write(self, query: str, folder: Path, partitions: Sequence[str]) -> None:
         parts = f", PARTITION_BY ({', '.join(partitions)})" if partitions else ""
@@ -148,11 +148,11 @@ class Spark(SqlEngine):
                 return {"error": str(error)}
 
         context = self._session.sparkContext
-        found: list[Note] = context.parallelize(tasks, len(tasks)).map(attempt).collect()
-        for note in found:
+        notes: list[Note] = context.parallelize(tasks, len(tasks)).map(attempt).collect()
+        for note in notes:
             if "error" in note:
                 raise DataError(note["error"])
-        return found
+        return notes
 
     def create(self, name: str, query: str) -> None:
         self._create(name, lambda: self._session.sql(query))

@@ -31,6 +31,7 @@ from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
+from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
 
 BUCKET_BOUNDS = (0, 1, 5, 20, 100)
@@ -189,12 +190,12 @@ def _match_ids(axis: str, ids: npt.NDArray[Any], model_ids: npt.NDArray[Any]) ->
 def _require_held_out(scorer: Scorer, test: Dataset, users: IntArray, items: IntArray) -> None:
     leaked = np.flatnonzero(scorer.known_levels(users, items) >= 0)
     if len(leaked):
-        first = leaked[0]
+        first, again = leaked[0], option("exclude_seen", False)
         raise PredictionError(
             f"{len(leaked):,} of {len(test):,} test ratings are among the ratings that the model "
             f"conditions on, first user {test.user_ids[test.users[first]]} item "
             f"{test.item_ids[test.items[first]]}; evaluate on ratings held out from training"
-            + (", or rank repeats too with exclude_seen=False" if test.implicit else "")
+            + (f", or rank repeats too with {again}" if test.implicit else "")
         )
 
 

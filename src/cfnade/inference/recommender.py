@@ -91,7 +91,13 @@ class Recommender:
         assert model.interaction_model is not None
         assert options.balance is not None
         return InteractionRanker(
-            *parts, model.interaction_model, objective, options.balance, options.n, candidates
+            *parts,
+            model.interaction_model,
+            objective,
+            options.balance,
+            options.n,
+            candidates,
+            options.popularity_penalty,
         )
 
     @locked_cached_property

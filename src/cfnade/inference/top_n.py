@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -229,6 +230,8 @@ class InteractionRanker:
     balance: float
     n: int
     allowed: Candidates
+    popularity_penalty: float = 0.0
+    """How much an item's probability for a user without interactions counts against it."""
 
     @property
     def scores_each(self) -> int:
@@ -239,6 +242,7 @@ class InteractionRanker:
         # What is excluded because it was seen has no chance already.
         ranked = log_chances(self.scorer, self.model, users, left_out=self.allowed.exclude_seen)
         ranked[:, ~self.allowed.shown] = -np.inf
+        ranked -= self._penalties
         make = self._picked_and_liked
         if not self.scorer.fitted.rates or self.balance == 0:
             make = self._picked
@@ -247,11 +251,12 @@ class InteractionRanker:
     def _picked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
         """By the choice alone; ratings are said of what is listed."""
         which, items = _cells(ranked, nth_largest(ranked, self.n), _above(ranked))
-        picks = np.exp(ranked[which, items].astype(np.float64))
-        order = first_of_each(self.n, which, items, picks)
-        which, items, picks = which[order], items[order], picks[order]
+        scores = np.exp(ranked[which, items].astype(np.float64))
+        order = first_of_each(self.n, which, items, scores)
+        which, items, scores = which[order], items[order], scores[order]
         chances = self._honest(users, which, items)
-        return RankedItems(which, items, picks, self._means(chances), chances, picks)
+        picks = scores * np.exp(self._penalties[items])
+        return RankedItems(which, items, scores, self._means(chances), chances, picks)
 
     def _picked_and_liked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
         """The likeliest are rated; then all that could still come into the list."""
@@ -291,7 +296,7 @@ class InteractionRanker:
         scores = np.exp(self._pick_power * logs + self._like_power * liked)
         order = first_of_each(self.n, which, items, scores)
         which, items, chances = which[order], items[order], chances[order]
-        picks = np.exp(logs[order])
+        picks = np.exp(logs[order] + self._penalties[items])
         return RankedItems(which, items, scores[order], self._means(chances), chances, picks)
 
     def _reach(self, listed: RankedItems, people: int) -> FloatArray:
@@ -302,6 +307,11 @@ class InteractionRanker:
         worst[full] = listed.scores[np.cumsum(counts)[full] - 1]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(worst / _SLACK) / self._pick_power)
+
+    @cached_property
+    def _penalties(self) -> ScoreArray:
+        """What is taken from log P(picked next) of each item. (M,)."""
+        return np.float32(self.popularity_penalty) * self.model.base_log_probabilities
 
     @property
     def _pick_power(self) -> float:

@@ -1,4 +1,4 @@
-"""What the integrations share: the parameters of CFNADE, and a model of another library's data."""
+"""What the integrations share: the parameters of CFNADE, and fitting it to arrays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cfnade.data.raw_table import RawTable
 from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 
-NOBODY = -1
-"""An id that no library gives: users and items are numbered from 0 in all of them."""
+UNKNOWN_ID = -1
+"""No library has this id: all number users and items from 0."""
 
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ else:
     """A dataclass of the parameters of CFNADE, which estimators of other libraries extend."""
 
 
-def model_of(parameters: Parameters, users: Any, items: Any, values: Any, **options: Any) -> CFNADE:
-    """Trained on these (n,) each; a pair that comes twice counts with its mean."""
+def fit_model(
+    parameters: Parameters, users: Any, items: Any, values: Any, **options: Any
+) -> CFNADE:
+    """Return a model fitted to ratings, (n,) each; repeated pairs count once, with their mean."""
     table = RawTable.from_arrays(users, items, np.asarray(values, np.float64))
     ratings = build(table, LoadOptions(duplicates="mean", **options))
-    values = {one.name: getattr(parameters, one.name) for one in fields(Parameters)}
-    return CFNADE(**values).fit(ratings)
+    return CFNADE(**{f.name: getattr(parameters, f.name) for f in fields(Parameters)}).fit(ratings)

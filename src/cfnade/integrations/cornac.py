@@ -1,4 +1,4 @@
-"""A recommender for Cornac: its Experiment sets it beside its own models, on the same split."""
+"""A recommender for Cornac's experiments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from cornac.models import Recommender
 
-from cfnade.integrations.base import NOBODY, Parameters, model_of
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -17,41 +17,41 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CFNADERecommender(Recommender, Parameters):  # type: ignore[misc]
-    """Takes the arguments of CFNADE. `model` answers what Cornac does not ask, by its indices."""
+    """Takes the arguments of CFNADE. `model` is the fitted CFNADE; its ids are Cornac's indices."""
 
     name: str = "CF-NADE"
     trainable: bool = True
 
     def __post_init__(self) -> None:
         Recommender.__init__(self, self.name, self.trainable, self.verbose)
-        self._asked: dict[tuple[int, int], np.float64] = {}
+        self._cached: dict[tuple[int, int], np.float64] = {}
 
     def fit(self, train_set: Any, val_set: Any = None) -> Self:
-        """Learn from a Dataset; what to validate on is drawn from it."""
+        """Fit the model to a Dataset; the validation part is drawn from it."""
         Recommender.fit(self, train_set, val_set)
-        self._asked = {}
+        self._cached = {}
         if self.trainable:
             users, items, values = train_set.uir_tuple
-            self.model = model_of(self, users.astype(np.int64), items.astype(np.int64), values)
+            self.model = fit_model(self, users.astype(np.int64), items.astype(np.int64), values)
         return self
 
     def transform(self, test_set: Any) -> None:
-        """What will be asked one by one is answered at once."""
+        """Predict all pairs at once that Cornac asks for one by one."""
         users, items, _ = test_set.uir_tuple
         cells = zip(users.tolist(), items.tolist(), strict=True)
-        self._asked = dict(zip(cells, self._said(users, items), strict=True))
+        self._cached = dict(zip(cells, self._predict(users, items), strict=True))
 
     def score(self, user_idx: int, item_idx: int | None = None) -> Any:
-        """The expected rating of an item, or of all of them (items,)."""
+        """Return the expected rating of an item, or of all items, (items,)."""
         if item_idx is None:
-            every = np.arange(self.total_items)
-            return self._said(np.full(len(every), user_idx), every)
-        score = self._asked.get((int(user_idx), int(item_idx)))
-        return self._said(*np.array([[user_idx], [item_idx]]))[0] if score is None else score
+            all_items = np.arange(self.total_items)
+            return self._predict(np.full(len(all_items), user_idx), all_items)
+        score = self._cached.get((int(user_idx), int(item_idx)))
+        return self._predict(*np.array([[user_idx], [item_idx]]))[0] if score is None else score
 
-    def _said(self, users: IntArray, items: IntArray) -> FloatArray:
-        """Of pairs (n,); an index beyond what was learnt from is of somebody or something new."""
-        people = np.where(users < self.num_users, users, NOBODY)
+    def _predict(self, users: IntArray, items: IntArray) -> FloatArray:
+        """Return the expected ratings of pairs, (n,); indices beyond those of training are new."""
+        user_ids = np.where(users < self.num_users, users, UNKNOWN_ID)
         return self.model.predictor_.predict(
-            people, np.where(items < self.num_items, items, NOBODY)
+            user_ids, np.where(items < self.num_items, items, UNKNOWN_ID)
         )

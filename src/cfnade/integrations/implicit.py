@@ -1,6 +1,6 @@
-"""For people who come from implicit: the same calls with sparse matrices, answered by our model.
+"""The API of implicit's recommenders on sparse matrices; implicit itself is not needed.
 
-Rows are users, columns items, values how much each pick counts. implicit itself is not needed.
+Rows are users, columns items, and values the weights of interactions.
 """
 
 from __future__ import annotations
@@ -27,25 +27,27 @@ _LAST = -float(np.finfo(np.float32).max)  # implicit's score of what should not 
 
 
 @dataclass(kw_only=True, eq=False)
-class PickRecommender:
-    """`recommend` and `similar_items` give (ids, scores): (N,) of one, (B, N) of many.
+class ImplicitRecommender:
+    """Returns (ids, scores) from `recommend` and `similar_items`: (N,) of one, (B, N) of many.
 
-    What was left out (already picked, filtered, never picked by anybody) stands at the end, with
-    the lowest number that there is, as implicit does it. `model` is the CFNADE.
+    Excluded items (known, filtered, without interactions) come last, with the lowest float as
+    their score, as in implicit. `model` is the fitted CFNADE.
     """
 
     seed: int = 0
     n_threads: int | None = None
 
     def fit(self, user_items: Any, show_progress: bool = False, callback: Any = None) -> Self:
-        """Learn from a CSR matrix (users, items)."""
+        """Fit the model to a CSR matrix (users, items)."""
         if callback is not None:
-            raise NotImplementedError("nothing is called back: most of the model is made in one go")
-        self._picked = _csr(user_items, "user_items")
-        cells = self._picked.tocoo()
+            raise NotImplementedError(
+                "fit() calls no callback: most of the model has a closed form"
+            )
+        self._user_items = _csr(user_items, "user_items")
+        cells = self._user_items.tocoo()
         cells.eliminate_zeros()
         if not cells.nnz:
-            raise DataError("user_items holds no picks; values other than 0 are what was picked")
+            raise DataError("user_items has no interactions; they are its values other than 0")
         users, items = cells.row.astype(np.int64), cells.col.astype(np.int64)
         weights = cells.data.astype(np.float64)
         table = RawTable.from_arrays(users, items, weights=weights)
@@ -63,10 +65,10 @@ class PickRecommender:
         recalculate_user: bool = False,
         items: Any = None,
     ) -> tuple[IndexArray, ScoreArray]:
-        """The N items with the highest log chance to be picked next.
+        """Return the N items with the highest log probability of the next interaction.
 
-        user_items has a row for each user asked: what not to list, and if recalculate_user what
-        they are known by, instead of what they picked in fit().
+        `user_items` has a row for each user: the items to exclude, and with `recalculate_user` the
+        history to condition on instead of that of fit().
         """
         users = np.atleast_1d(userid)
         rows = _csr(user_items, "user_items")
@@ -75,12 +77,12 @@ class PickRecommender:
                 f"user_items has {rows.shape[0]} rows for {len(users)} users; give one for each, "
                 "such as user_items[userid]"
             )
-        picked = rows if recalculate_user else self._picked[self._checked(users, 0)]
-        left_out = rows if filter_already_liked_items else None
+        history = rows if recalculate_user else self._user_items[self._checked(users, 0)]
+        excluded = rows if filter_already_liked_items else None
         scores = self._full(
-            self._interactions.log_probabilities(self._rows(picked), exclude_known=False)
+            self._interactions.log_probabilities(self._rows(history), exclude_known=False)
         )
-        return self._best(scores, N, np.ndim(userid) == 0, filter_items, items, left_out)
+        return self._best(scores, N, np.ndim(userid) == 0, filter_items, items, excluded)
 
     def similar_items(
         self,
@@ -91,25 +93,27 @@ class PickRecommender:
         filter_items: Any = None,
         items: Any = None,
     ) -> tuple[IndexArray, ScoreArray]:
-        """The N items that those who picked one pick more than others do, itself the first.
+        """Return the N items most associated with an item, which comes first.
 
-        Scores are log p(item | this one) - log p(item) / 2: popularity counts by half.
+        Scores are log p(other | item) - log p(other) / 2: popularity counts by half.
         """
         if recalculate_item or item_users is not None:
-            raise NotImplementedError("an item is known by what it was picked with in fit()")
-        asked = self._checked(np.atleast_1d(itemid), 1)
-        rows = np.arange(len(asked))
-        once = np.full(len(asked), self._mean())
-        alone = csr_matrix((once, (rows, asked)), (len(asked), self._picked.shape[1]))
+            raise NotImplementedError(
+                "items have no vectors to recalculate; they are those of fit()"
+            )
+        item_ids = self._checked(np.atleast_1d(itemid), 1)
+        rows = np.arange(len(item_ids))
+        once = np.full(len(item_ids), self._mean())
+        single = csr_matrix((once, (rows, item_ids)), (len(item_ids), self._user_items.shape[1]))
         model = self._interactions
-        logs = model.log_probabilities(self._rows(alone))
+        logs = model.log_probabilities(self._rows(single))
         scores = self._full(logs - (1 - POPULAR) * model.base_log_probabilities)
-        scores[rows, asked] = np.inf
+        scores[rows, item_ids] = np.inf
         return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items, None)
 
     def similar_users(self, *_: Any, **__: Any) -> Any:
-        """Not answered: a person is what they picked, and has no vector to compare."""
-        raise NotImplementedError("people are not compared; similar_items compares items")
+        """Not implemented: users have no vectors to compare."""
+        raise NotImplementedError("users are not compared; similar_items compares items")
 
     # -- shared -------------------------------------------------------------------------------
 
@@ -121,31 +125,31 @@ class PickRecommender:
 
     @property
     def _columns(self) -> IntArray:
-        """The column that each item of the model has: those that nobody picked have none."""
+        """Return the column of each item of the model; columns without interactions have none."""
         return np.asarray(self.model.fitted_.context.item_ids, np.int64)
 
     def _rows(self, rows: Any) -> InteractionRows:
-        own = rows[:, self._columns].tocsr()
-        own.sort_indices()
-        arrays = own.indptr.astype(np.int64), own.indices.astype(np.int32)
-        return InteractionRows(*arrays, own.data.astype(np.float32), len(self._columns))
+        csr = rows[:, self._columns].tocsr()
+        csr.sort_indices()
+        arrays = csr.indptr.astype(np.int64), csr.indices.astype(np.int32)
+        return InteractionRows(*arrays, csr.data.astype(np.float32), len(self._columns))
 
     def _mean(self) -> float:
         weights = self.model.fitted_.context.weights
         return 1.0 if weights is None else float(weights.mean())
 
     def _full(self, scores: ScoreArray) -> ScoreArray:
-        """Of every column of the matrix."""
-        whole = np.full((len(scores), self._picked.shape[1]), _LAST, np.float32)
-        whole[:, self._columns] = scores
-        return whole
+        """Return scores for every column of the matrix."""
+        padded = np.full((len(scores), self._user_items.shape[1]), _LAST, np.float32)
+        padded[:, self._columns] = scores
+        return padded
 
     def _checked(self, ids: IntArray, axis: int) -> IntArray:
-        limit = self._picked.shape[axis]
+        limit = self._user_items.shape[axis]
         if len(ids) and not (ids.min() >= 0 and ids.max() < limit):
-            what = ("user", "item")[axis]
+            name = ("user", "item")[axis]
             raise IndexError(
-                f"{what} {ids[(ids < 0) | (ids >= limit)][0]} is not in 0..{limit - 1}"
+                f"{name} {ids[(ids < 0) | (ids >= limit)][0]} is not in 0..{limit - 1}"
             )
         return ids
 
@@ -156,20 +160,20 @@ class PickRecommender:
         single: bool,
         filter_items: Any,
         items: Any,
-        left_out: Any,
+        excluded: Any,
     ) -> tuple[IndexArray, ScoreArray]:
         if items is not None and filter_items is not None:
             raise PredictionError("give items, which alone are ranked, or filter_items, not both")
-        if left_out is not None:
-            scores[left_out.nonzero()] = _LAST
+        if excluded is not None:
+            scores[excluded.nonzero()] = _LAST
         if filter_items is not None:
             scores[:, self._checked(np.asarray(filter_items), 1)] = _LAST
-        among = np.arange(scores.shape[1])
+        candidates = np.arange(scores.shape[1])
         if items is not None:
-            among = self._checked(np.asarray(items), 1)
-        order = np.argsort(-scores[:, among], axis=1, kind="stable")[:, :N]
-        ids = among[order].astype(np.int32)  # as implicit's own measures want them
-        best = np.take_along_axis(scores[:, among], order, axis=1)
+            candidates = self._checked(np.asarray(items), 1)
+        order = np.argsort(-scores[:, candidates], axis=1, kind="stable")[:, :N]
+        ids = candidates[order].astype(np.int32)  # as implicit's own measures want them
+        best = np.take_along_axis(scores[:, candidates], order, axis=1)
         return (ids[0], best[0]) if single else (ids, best)
 
 

@@ -1,4 +1,4 @@
-"""A scorer for LensKit: trained in its pipelines, for predictions and for lists."""
+"""A scorer component for LensKit's pipelines."""
 
 from __future__ import annotations
 
@@ -11,67 +11,69 @@ from lenskit.training import Trainable, TrainingOptions
 
 from cfnade.exceptions import DataError
 from cfnade.inference.query import Entities
-from cfnade.integrations.base import NOBODY, Parameters, model_of
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 
 class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
-    """Scores are expected ratings; of items that the data did not name there are none.
+    """Scores items by their expected ratings; unknown items have no score.
 
-    Its configuration are the arguments of CFNADE. A person is known by the history in the query,
-    so that somebody new needs no training; `model` answers what LensKit does not ask, by numbers.
+    The configuration are the arguments of CFNADE. New users are folded in from the history in the
+    query. `model` is the fitted CFNADE; its ids are LensKit's numbers.
     """
 
     config: Parameters
 
     def is_trained(self) -> bool:
-        """Whether train() was called."""
+        """Return whether train() was called."""
         return hasattr(self, "model")
 
     def train(self, data: Dataset, options: TrainingOptions | None = None) -> None:
-        """Learn from the ratings of a data set."""
+        """Fit the model to the ratings of a data set."""
         options = options or TrainingOptions()
         if self.is_trained() and not options.retrain:
             return
-        told = self.config
+        arguments = self.config
         if options.rng is not None:
-            told = replace(told, seed=int(options.random_generator().integers(2**31)))
+            arguments = replace(arguments, seed=int(options.random_generator().integers(2**31)))
         table = data.interactions().pandas(ids=False)
         if "rating" not in table.columns:
             raise DataError("these interactions have no ratings; CFNADEScorer predicts ratings")
         self.users, self.items = data.users, data.items
         users, items = (table[name].to_numpy(np.int64) for name in ("user_num", "item_num"))
-        self.model = model_of(told, users, items, table["rating"].to_numpy())
+        self.model = fit_model(arguments, users, items, table["rating"].to_numpy())
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """The same items with scores."""
+        """Return the items with scores."""
         query = RecQuery.create(query)
         numbers = items.numbers(vocabulary=self.items, missing="negative")
-        predictor, known = self.model.predictor_, numbers >= 0
+        predictor, is_known = self.model.predictor_, numbers >= 0
         scores = np.full(len(items), np.nan)
-        user, history = self._known(query)
+        user, history = self._resolve_user(query)
         if history is None:
-            asked = np.full(np.count_nonzero(known), user)
-            scores[known] = predictor.predict(asked, numbers[known])
+            user_ids = np.full(np.count_nonzero(is_known), user)
+            scores[is_known] = predictor.predict(user_ids, numbers[is_known])
         else:
-            histories = {"asked": history}
-            scores[known] = predictor.predict("asked", numbers[known].tolist(), histories=histories)
+            histories = {"user": history}
+            scores[is_known] = predictor.predict(
+                "user", numbers[is_known].tolist(), histories=histories
+            )
         return ItemList(items, scores=scores)
 
-    def _known(self, query: RecQuery) -> tuple[int, dict[int, float] | None]:
-        """By number, if what the query says they rated is what was learnt from, else by that."""
+    def _resolve_user(self, query: RecQuery) -> tuple[int, dict[int, float] | None]:
+        """Return the user's number, and the history if it differs from the training ratings."""
         user = None if query.user_id is None else self.users.number(query.user_id, missing=None)
-        user = NOBODY if user is None else int(user)
+        user = UNKNOWN_ID if user is None else int(user)
         history = query.history_items
         ratings = None if history is None else history.field("rating")
         if ratings is None or not self.model.fitted_.takes_histories:
             return user, None
         numbers = history.numbers(vocabulary=self.items, missing="negative")
-        ours = self.model.predictor_.items.indices(numbers) >= 0
-        rated = dict(zip(numbers[ours].tolist(), ratings[ours].tolist(), strict=True))
-        return user, None if rated == self._learnt_of(user) else rated
+        is_trained = self.model.predictor_.items.indices(numbers) >= 0
+        rated = dict(zip(numbers[is_trained].tolist(), ratings[is_trained].tolist(), strict=True))
+        return user, None if rated == self._training_ratings(user) else rated
 
-    def _learnt_of(self, user: int) -> dict[int, float]:
-        """The ratings of a user by item."""
+    def _training_ratings(self, user: int) -> dict[int, float]:
+        """Return a user's ratings by item."""
         index = self.model.predictor_.users.index(user)
         if index < 0:
             return {}

@@ -1,4 +1,4 @@
-"""A scikit-learn regressor: X are pairs of a user and an item, y what the one gave the other."""
+"""A scikit-learn regressor: X has a user and an item in each row, y the rating."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cfnade.data.scale import infer_scale
 from cfnade.exceptions import DataError, PredictionError
-from cfnade.integrations.base import Parameters, model_of
+from cfnade.integrations.base import Parameters, fit_model
 
 FloatArray = npt.NDArray[np.float64]
 Kind = Literal["whole number", "number", "text"]
@@ -23,30 +23,30 @@ Kind = Literal["whole number", "number", "text"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CFNADERegressor(RegressorMixin, BaseEstimator, Parameters):  # type: ignore[misc]
-    """Predicts the expected rating of pairs; what else there is to ask, `model_` answers.
+    """Predicts the expected ratings of pairs; `model_` is the fitted CFNADE.
 
-    Beside the arguments below it takes those of CFNADE. A pair that comes twice counts once, with
-    the mean of its ratings.
+    Takes the arguments of CFNADE, and those below. A repeated pair counts once, with the mean of
+    its ratings.
     """
 
     user: str | int = 0
     item: str | int = 1
-    """The columns of X with users and items, by name or position; others are not looked at."""
+    """Columns of X with users and items, by name or position; others are ignored."""
 
     bins: int = 10
-    """Into so many levels y is cut if its values fit no scale, such as 1 to 5 by 0.5."""
+    """Number of levels into which y is binned if its values fit no rating scale."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from pairs (n, columns) and their ratings (n,)."""
+        """Fit the model to pairs (n, columns) and their ratings (n,)."""
         X, y = validate_data(self, X, y, dtype=None, y_numeric=True, ensure_min_samples=2)
         users, items = self._columns(X)
         self.user_kind_, self.item_kind_ = kind_of(users), kind_of(items)
         ids = ids_of(users, self.user_kind_), ids_of(items, self.item_kind_)
-        self.model_ = model_of(self, *ids, y, bins=None if _on_scale(y) else self.bins)
+        self.model_ = fit_model(self, *ids, y, bins=None if _on_scale(y) else self.bins)
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """The expected rating of each pair. Returns (n,)."""
+        """Return the expected rating of each pair, (n,)."""
         check_is_fitted(self)
         users, items = self._columns(validate_data(self, X, dtype=None, reset=False))
         ids = ids_of(users, self.user_kind_), ids_of(items, self.item_kind_)
@@ -54,59 +54,61 @@ class CFNADERegressor(RegressorMixin, BaseEstimator, Parameters):  # type: ignor
 
     def _columns(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         names = list(getattr(self, "feature_names_in_", ()))
-        return X[:, _place(X, names, self.user, "user")], X[:, _place(X, names, self.item, "item")]
+        return X[:, _position(X, names, self.user, "user")], X[
+            :, _position(X, names, self.item, "item")
+        ]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
-        # Of any regression; people and items are not what the checks have in their columns.
+        # The checks regress on columns of random numbers, which are no users and items.
         tags.regressor_tags.poor_score = True
         return tags
 
 
-def _place(X: npt.NDArray[Any], names: list[str], wanted: str | int, which: str) -> int:
-    """Where the column of users or items stands."""
-    if isinstance(wanted, str) and wanted in names:
-        return names.index(wanted)
-    if isinstance(wanted, int) and 0 <= wanted < X.shape[1]:
-        return wanted
+def _position(X: npt.NDArray[Any], names: list[str], column: str | int, axis: str) -> int:
+    """Return the position of the column of users or items."""
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if isinstance(column, int) and 0 <= column < X.shape[1]:
+        return column
     has = ", ".join(map(repr, names)) if names else f"{X.shape[1]} feature(s) without names"
     raise DataError(
-        f"{which}={wanted!r} is no column of X, which has {has}; X needs one of users and one of "
-        f"items: give {which}= its name, or its position from 0"
+        f"{axis}={column!r} is no column of X, which has {has}; X needs one of users and one of "
+        f"items: give {axis}= its name, or its position from 0"
     )
 
 
 def kind_of(column: npt.NDArray[Any]) -> Kind:
-    """What the ids in a column are."""
+    """Return the kind of the ids in a column."""
     if column.dtype.kind in "iu":
         return "whole number"
     if column.dtype.kind == "f":
         return "whole number" if (column == np.rint(column)).all() else "number"
-    if all(isinstance(one, str) for one in column):
+    if all(isinstance(value, str) for value in column):
         return "text"
-    for one in column:
-        if not isinstance(one, Real):
+    for value in column:
+        if not isinstance(value, Real):
             raise TypeError(
-                f"an id is {one!r}; an argument must be a string or a number, and a column's ids "
+                f"an id is {value!r}; an argument must be a string or a number, and a column's ids "
                 "all one of the two"
             )
-    return "whole number" if all(one == int(one) for one in column) else "number"
+    return "whole number" if all(value == int(value) for value in column) else "number"
 
 
 def ids_of(column: npt.NDArray[Any], kind: Kind) -> npt.NDArray[np.int64] | pl.Series:
-    """Ids as the model has them; `kind` is that of the column that it learnt from."""
-    own = kind_of(column)
-    if own == "text" and kind == "text":
+    """Return ids as the model has them; `kind` is that of the training column."""
+    given_kind = kind_of(column)
+    if given_kind == "text" and kind == "text":
         return pl.Series(column.tolist(), dtype=pl.String)
-    if "text" in (own, kind) or (own == "number" and kind == "whole number"):
+    if "text" in (given_kind, kind) or (given_kind == "number" and kind == "whole number"):
         raise PredictionError(
-            f"ids such as {column.tolist()[0]!r} are a {own}, but were a {kind} in fit(); give "
-            "them as there"
+            f"ids such as {column.tolist()[0]!r} are a {given_kind}, but were a {kind} in fit(); "
+            "give them as there"
         )
     if kind == "number":
-        return pl.Series([repr(float(one)) for one in column], dtype=pl.String)
-    return np.array([int(one) for one in column.tolist()], np.int64)
+        return pl.Series([repr(float(value)) for value in column], dtype=pl.String)
+    return np.array([int(value) for value in column.tolist()], np.int64)
 
 
 def _on_scale(y: FloatArray) -> bool:

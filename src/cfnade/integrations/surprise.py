@@ -1,4 +1,4 @@
-"""An algorithm for Surprise: its cross_validate, GridSearchCV and dump take it as one of theirs."""
+"""An algorithm for Surprise's cross_validate, GridSearchCV and dump."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import numpy as np
 from surprise import AlgoBase
 from surprise.prediction_algorithms.predictions import Prediction
 
-from cfnade.integrations.base import NOBODY, Parameters, model_of
+from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CFNADEAlgo(AlgoBase, Parameters):  # type: ignore[misc]
-    """Takes the arguments of CFNADE. `model` answers what Surprise does not ask, by inner ids."""
+    """Takes the arguments of CFNADE. `model` is the fitted CFNADE; its ids are inner ids."""
 
     def __post_init__(self) -> None:
         AlgoBase.__init__(self)
 
     def fit(self, trainset: Any) -> Self:
-        """Learn from a Trainset."""
+        """Fit the model to a Trainset."""
         AlgoBase.fit(self, trainset)
         users, items, values = zip(*trainset.all_ratings(), strict=True)
-        self.model = model_of(self, np.array(users), np.array(items), values)
+        self.model = fit_model(self, np.array(users), np.array(items), values)
         return self
 
     def estimate(self, u: int | str, i: int | str) -> tuple[float, dict[str, Any]]:
-        """The expected rating, and the chance of each; an unknown user or item is no obstacle."""
-        cell = [_known(u)], [_known(i)]
-        chances = self.model.predictor_.predict_proba(*cell)[0]
-        stars = map(float, self.model.classes_)
-        details = {"probabilities": dict(zip(stars, chances.tolist(), strict=True))}
+        """Return the expected rating and the probability of each value; ids may be unknown."""
+        cell = [_id_of(u)], [_id_of(i)]
+        probabilities = self.model.predictor_.predict_proba(*cell)[0]
+        values = map(float, self.model.classes_)
+        details = {"probabilities": dict(zip(values, probabilities.tolist(), strict=True))}
         return float(self.model.predictor_.predict(*cell)[0]), details
 
     def test(self, testset: Any, verbose: bool = False) -> list[Prediction]:
-        """Estimates of many, at once."""
+        """Return the estimates of all pairs of a test set."""
         users = [self._inner(self.trainset.to_inner_uid, uid) for uid, _, _ in testset]
         items = [self._inner(self.trainset.to_inner_iid, iid) for _, iid, _ in testset]
         estimates = self.model.predictor_.predict(users, items).clip(*self.trainset.rating_scale)
@@ -52,9 +52,9 @@ class CFNADEAlgo(AlgoBase, Parameters):  # type: ignore[misc]
         try:
             return int(numbers(raw))
         except ValueError:
-            return NOBODY
+            return UNKNOWN_ID
 
 
-def _known(inner: int | str) -> int:
-    """Surprise marks what it does not know by a text."""
-    return NOBODY if isinstance(inner, str) else int(inner)
+def _id_of(inner: int | str) -> int:
+    """Return an inner id as the model has it; Surprise marks unknown ones by a string."""
+    return UNKNOWN_ID if isinstance(inner, str) else int(inner)

@@ -3,9 +3,9 @@
 Reading order:
 
 - `engine`: one training step
-- `sampling`, `column_groups`: batches of context and targets, grouped by column
+- `sampling`, `block_sampling`, `column_groups`: batches of context and targets, grouped by column
 - `column_passes`, `ordinal_cost`, `adam`: sums, scores, costs and updates, column by column
-- `hidden_layers`, `fused_hidden_layer`: dense layers between the two tables
+- `hidden_layers`: dense layers between the two tables
 - `register_products`, `simd`, `buffers`: what these kernels are made of
 - `threads`, `jit`, `warmup`: threads, compilation, compilation ahead of use
 - `scoring`, `top_k`, `newton`: inference

@@ -399,9 +399,3 @@ def add_scores(
 
 
 # -- flat parameters ------------------------------------------------------------------------------
-
-
-@kernel
-def update_flat(lo: int, hi: int, update: Any, grads: Any) -> None:
-    """Adam on weights lo..hi of a flat parameter. Traffic: 24 bytes a weight and its gradient."""
-    update_weights(parameter_pointers(update), lo, offset(data_pointer(grads), lo), hi - lo)

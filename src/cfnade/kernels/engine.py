@@ -28,10 +28,16 @@ from cfnade.kernels.column_passes import (
     update_output_table,
     update_output_table_from_gradient,
 )
-from cfnade.kernels.fused_hidden_layer import BatchRows, even_ranges
-from cfnade.kernels.hidden_layers import make_hidden_layers
+from cfnade.kernels.hidden_layers import BatchRows, HiddenLayers
 from cfnade.kernels.sampling import GroupedBatch
-from cfnade.kernels.threads import NO_WAIT, Barrier, BarrierPoint, run_parallel, thread_count
+from cfnade.kernels.threads import (
+    NO_WAIT,
+    Barrier,
+    BarrierPoint,
+    even_ranges,
+    run_parallel,
+    thread_count,
+)
 from cfnade.models.config import CFNADEConfig
 
 TABLES = ("input_table", "output_table")
@@ -87,7 +93,7 @@ class Engine:
         self.moments = {name: self._zero_moments(name) for name in arrays}
         self._in = RowBuffers(arrays["input_table"], self.threads)
         self._out = RowBuffers(arrays["output_table"], self.threads)
-        self._hidden = make_hidden_layers(arrays, config.activation, self.threads, group)
+        self._hidden = HiddenLayers(arrays, config.activation, self.threads, group)
         empty = aligned_zeros(self._in.flat.dtype, 0)
         self._rows = BatchRows(self._in, self._out, empty, empty)
         self._all_columns = np.arange(len(arrays["bias"]), dtype=np.int32)
@@ -149,8 +155,7 @@ class Engine:
             with barrier.release_on_error(work.number):
                 return function(barrier, work)
 
-        with self._hidden.thread_limits():
-            return run_parallel(run_part, [(work,) for work in parts])
+        return run_parallel(run_part, [(work,) for work in parts])
 
     def start_step(self, rate: float = 1.0) -> None:
         """Count a step: what is fitted from here on moves by its rules at that count."""
@@ -170,15 +175,19 @@ class Engine:
                 lambda barrier, one: self._encode(barrier.point(one.number, 1), one), work
             )
         else:
-            run_parallel(sum_context, sums)
+            run_parallel(self._prepare_and_sum, list(enumerate(sums)))
             self._sum_over_processes(self._in)
             self._run_threads(
-                lambda _, one: self._hidden.forward(one.number, NO_WAIT, one.rows, self._rows),
+                lambda _, one: self._hidden.forward(NO_WAIT, one.rows, self._rows),
                 work,
             )
         states = unpadded(self._rows.state, self._out.layout)
         self._gather_rows(states)
         return states
+
+    def _prepare_and_sum(self, thread: int, arguments: tuple[Any, ...]) -> None:
+        self._hidden.prepare(thread)
+        sum_context(*arguments)
 
     def _reserve(self, context: ColumnGroups, scale: Array | None) -> None:
         """Make room for a batch."""
@@ -197,9 +206,8 @@ class Engine:
         return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
 
     def _encode(self, point: BarrierPoint, work: _ThreadWork) -> None:
-        self._hidden.prepare(work.number)
-        sum_context(*work.sum)
-        self._hidden.forward(work.number, point, work.rows, self._rows)
+        self._prepare_and_sum(work.number, work.sum)
+        self._hidden.forward(point, work.rows, self._rows)
 
     # -- pass 2: targets ---------------------------------------------------------------------
 

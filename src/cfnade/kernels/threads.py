@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -152,6 +153,11 @@ def run_parallel(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -
     finally:
         wait(futures)
     return [first, *(future.result() for future in futures)]
+
+
+def even_ranges(lo: int, hi: int, parts: int) -> list[tuple[int, int]]:
+    """Ranges of about equal size."""
+    return list(pairwise(lo + (hi - lo) * part // parts for part in range(parts + 1)))
 
 
 def _submit(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[Future[T]]:

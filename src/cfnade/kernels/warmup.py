@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from cfnade.kernels import (
     column_groups,
     column_passes,
     factor_analysis,
-    fused_hidden_layer,
     neighbor_regression,
     neighborhood,
     newton,
@@ -40,7 +39,8 @@ from cfnade.kernels import (
     sparse,
     top_k,
 )
-from cfnade.kernels.sampling import BlockSampler, GroupedBatch, RowSampler
+from cfnade.kernels.block_sampling import BlockSampler
+from cfnade.kernels.sampling import GroupedBatch, RowSampler
 from cfnade.kernels.spelling import Spellings
 
 if TYPE_CHECKING:
@@ -128,7 +128,10 @@ class CompileProcess:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         quiet = subprocess.DEVNULL
         command = [sys.executable, "-c", code]
-        cls.process = subprocess.Popen(command, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+        with suppress(OSError):  # no process may be started here: this one compiles all
+            cls.process = subprocess.Popen(
+                command, env=env, stdin=quiet, stdout=quiet, stderr=quiet
+            )
 
     @classmethod
     def wait(cls) -> None:
@@ -150,17 +153,14 @@ def _is_cached(kernel: Any) -> bool:
 # -- the smallest work of each group ---------------------------------------------------------------
 
 
-def _engine(*, factored: bool = False) -> Engine:
+def _engine() -> Engine:
     from cfnade.kernels.adam import AdamRule
     from cfnade.kernels.engine import Engine  # imports torch, which inference does without
     from cfnade.models.config import CFNADEConfig
 
-    shapes: dict[str, tuple[int, ...]] = {
-        **{"input_table": (2, 2, 1), "output_table": (2, 2, 1), "bias": (2, 2), "c": (1,)},
-        **({"B": (1, 1), "Q": (1, 1)} if factored else {}),
-    }
+    shapes = {"input_table": (2, 2, 1), "output_table": (2, 2, 1), "bias": (2, 2), "c": (1,)}
     arrays = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    config = CFNADEConfig(columns=2, levels=2, hidden=(1,), factors=1 if factored else None)
+    config = CFNADEConfig(columns=2, levels=2, hidden=(1,))
     return Engine(config, arrays, dict.fromkeys(arrays, AdamRule()), threads=1)
 
 
@@ -185,13 +185,6 @@ def _train_nade() -> None:
     engine.fit_context(batch.context)
     _score_cells()
     engine.step(_sample())
-
-
-def _train_factored() -> None:
-    engine, batch = _engine(factored=True), _sample()
-    engine.encode(batch.context)
-    engine.start_step()
-    engine.fit_context(batch.context)
 
 
 def _posteriors() -> tuple[Any, Any, Any]:
@@ -302,11 +295,10 @@ def _share_posteriors() -> None:
 
 GROUPS = {
     "nade": KernelGroup(_train_nade, column_passes.update_output_table),
-    "factored": KernelGroup(_train_factored, fused_hidden_layer.hidden_update),
     "posterior": KernelGroup(_train_posteriors, neighborhood.correct_column),
     "inference": KernelGroup(_infer, top_k._between),
     "implicit": KernelGroup(_train_interactions, blending._blended_gains),
     "distributed": KernelGroup(_share_posteriors, factor_analysis.add_moments),
 }
-"""Training a CF-NADE, with factors, closed-form components, inference, interaction models, and
+"""Training a CF-NADE, closed-form components, inference, interaction models, and
 training on several processes."""

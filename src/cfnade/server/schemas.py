@@ -173,6 +173,9 @@ class RankingFields(BaseModel):
         description="Items whose title has a year of any of these decades, such as 1990.",
     )
     diversity: float = Field(0.0, ge=0, le=1, description="How different the items should be.")
+    popularity_penalty: float = Field(
+        0.0, ge=0, le=1, description="How much to favor rare items in rankings by interaction."
+    )
 
 
 class RecommendationRequest(UserQuery, RankingFields):

@@ -69,7 +69,7 @@ def train_members(
             return None
         named: Callback = callbacks
         if len(trainings) > 1:
-            named = _NumberedRecords(callbacks, training.number)
+            named = NumberedRecords(callbacks, training.number)
         with torch_threads(thread_count(training.options.n_threads)):
             return training.train(split, named)
 
@@ -97,7 +97,7 @@ def member_trainings(
     return trainings
 
 
-class _NumberedRecords(Callback):
+class NumberedRecords(Callback):
     """Passes steps and epochs on, with the number of the member in each record."""
 
     def __init__(self, callback: Callback, number: int) -> None:

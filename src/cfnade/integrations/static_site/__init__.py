@@ -23,7 +23,7 @@ import numpy.typing as npt
 from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.integrations.fold_in_export import NadePart, Part, Portable, portable
+from cfnade.integrations.fold_in_export import FoldInTables, NadePart, Part, fold_in_tables
 from cfnade.server.item_map import item_map
 from cfnade.server.sample_profiles import sample_profiles
 from cfnade.utils.files import atomic_write
@@ -49,7 +49,9 @@ class Written(NamedTuple):
 def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = None) -> Written:
     """Write the page and the model; other files in the folder stay. `item_name` is such as film."""
     tables = _Tables()
-    about = _described(predictor, portable(predictor.fitted), tables) | {"item_name": item_name}
+    about = _described(predictor, fold_in_tables(predictor.fitted), tables) | {
+        "item_name": item_name
+    }
     content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
     content["weights.bin"] = bytes(tables.content)
     content |= _page()
@@ -99,7 +101,7 @@ class _Tables:
         return start
 
 
-def _described(predictor: Predictor, given: Portable, tables: _Tables) -> dict[str, Any]:
+def _described(predictor: Predictor, given: FoldInTables, tables: _Tables) -> dict[str, Any]:
     context, items = predictor.fitted.context, given.items
     ids, titles, counts = context.item_ids[items], context.titles, predictor.item_counts[items]
     return {

@@ -1,0 +1,100 @@
+"""The tables of docs/defaults.md, from the records of defaults.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.new_users.report import write_section
+from experiments.tables import markdown_table
+
+_DOCS = Path(__file__).resolve().parents[1] / "docs" / "defaults.md"
+_COLUMNS = [
+    ("means", False),
+    ("means", True),
+    ("svd", False),
+    ("svd", True),
+    ("biasmf", False),
+    ("biasmf", True),
+    ("bfm", False),
+    ("bfm", True),
+]
+_TITLES = {"means": "means", "svd": "SVD", "biasmf": "BiasMF", "bfm": "myFM"}
+
+
+def write_docs(records: list[dict[str, Any]], sets: list[str], shapes: list[str]) -> None:
+    """Write the tables of the page."""
+    if records:
+        write_section(_DOCS, _section(records, sets, shapes))
+
+
+def _section(records: list[dict[str, Any]], sets: list[str], shapes: list[str]) -> str:
+    first = records[0]
+    commits = ", ".join(sorted({record["commit"] for record in records}))
+    parts = [f"{first['cpu']}, one thread, other work beside it; commit {commits}.\n"]
+    for measure, title in (("rmse", "RMSE"), ("nll", "NLL"), ("seconds", "CPU seconds")):
+        parts.append(f"## {title}\n")
+        parts.append(_table(records, [*sets, *shapes], measure))
+    return "\n".join(parts)
+
+
+def _table(records: list[dict[str, Any]], names: list[str], measure: str) -> str:
+    head = ["data", "seeds", *(f"{_TITLES[m]}{', tuned' if t else ''}" for m, t in _COLUMNS)]
+    head += ["cfnade", "cfnade − best", "of commit"]
+    if measure == "rmse":
+        head.append("best reachable")
+    lines = []
+    for name in names:
+        own = [record for record in records if record["data"] == name]
+        if own:
+            lines.append(_line(name, own, measure))
+    return markdown_table(head, lines)
+
+
+def _line(name: str, own: list[dict[str, Any]], measure: str) -> list[str]:
+    rivals = [_values(own, measure, model, tuned) for model, tuned in _COLUMNS]
+    ours = _values(own, measure, "cfnade", None)
+    means = [float(values.mean()) for values in rivals]
+    best = int(np.argmin(means))
+    cells = [_shown(values, measure) for values in rivals]
+    cells[best] = f"**{cells[best]}**"
+    gap = ours - rivals[best]
+    shown = f"{gap.mean():+.4f}" if measure != "seconds" else ""
+    if measure == "seconds":
+        shown = f"{ours.mean() / max(means[-1], 1e-9):.2f} of myFM, tuned"
+    line = [name, str(len(own)), *cells, _shown(ours, measure), shown, _commits(own)]
+    if measure == "rmse":
+        reachable = _values(own, measure, "best reachable", None)
+        line.append(_shown(reachable, measure) if len(reachable) else "")
+    return line
+
+
+def _commits(own: list[dict[str, Any]]) -> str:
+    """Which commits our rows are of: they may be newer than the rivals'."""
+    found = [
+        row.get("commit", record["commit"])
+        for record in own
+        for row in record["rows"]
+        if row["model"] == "cfnade"
+    ]
+    return ", ".join(sorted(set(found)))
+
+
+def _values(own: list[dict[str, Any]], measure: str, model: str, tuned: bool | None) -> Any:
+    return np.array(
+        [
+            row[measure]
+            for record in own
+            for row in record["rows"]
+            if row["model"] == model and row.get("tuned") == tuned
+        ]
+    )
+
+
+def _shown(values: Any, measure: str) -> str:
+    if measure == "seconds":
+        return f"{values.mean():.1f}"
+    spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{values.mean():.4f}{spread}"

@@ -1,0 +1,1 @@
+"""Accuracy for users who were not in training, beside baselines."""
