@@ -214,7 +214,7 @@ class Predictor:
         self._check_timestamp(timestamp, histories=bool(histories), new_items=bool(new_items))
         check_unknown(unknown)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        things = self.new_items(new_items)
+        things = self.new_items(new_items) if new_items else {}
         if not people and not things:
             user, item = self.users.indices(users), self._indices(items)
             answers = self._stored_pairs(user, item, timestamp, calibrated=calibrated)
