@@ -109,7 +109,7 @@ def _draw(parts: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
     axes = figure.add_subplot()
     for name, label in NAMES.items():
         errors = [part["rmse"][name] for part in parts]
@@ -117,7 +117,7 @@ def _draw(parts: list[dict[str, Any]], path: Path) -> None:
         axes.plot(numbers, errors, color=COLORS[name], marker="o", label=label)
     axes.set(xlabel="part", ylabel="prequential RMSE")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     with rc_context({"svg.hashsalt": "cfnade"}):
         figure.savefig(path, metadata={"Date": None})
 
