@@ -96,7 +96,9 @@ class ItemFilters:
         wanted = [genres] if isinstance(genres, str) else list(genres)
         masks = self.genres
         if not masks:
-            raise PredictionError("genres: the data of this model have no genres; leave it out")
+            reason = "the data of this model have no genres; leave it out"
+            message = f"genres: {reason}"
+            raise PredictionError(message, field="genres", value=wanted, reason=reason)
         names = {name.casefold(): name for name in masks}
         for one in wanted:
             if not isinstance(one, str) or one.casefold() not in names:
