@@ -119,7 +119,7 @@ def test_set_params_changes_the_next_fit_and_returns_the_estimator(parts: Split)
 
 
 def test_help_documents_every_parameter_and_shows_nothing_private() -> None:
-    documented = re.findall(r"^    {4}(\w+): ", CFNADE.__doc__ or "", re.MULTILINE)
+    documented = re.findall(r"^ {8}(\w+): ", CFNADE.__doc__ or "", re.MULTILINE)
     assert documented[: len(signature(CFNADE).parameters)] == [*signature(CFNADE).parameters]
     for name, method in vars(CFNADE).items():
         if callable(method) and not name.startswith("_"):
@@ -127,7 +127,7 @@ def test_help_documents_every_parameter_and_shows_nothing_private() -> None:
             text = method.__doc__ or ""
             if "arguments are those" not in text.replace("\n", " ") and name != "set_params":
                 assert all(f"{parameter}:" in text or "`deep`" in text for parameter in parameters)
-    text = pydoc.render_doc(CFNADE, renderer=pydoc.plaintext)
+    text = pydoc.plain(pydoc.render_doc(CFNADE))
     assert not re.findall(r"^ \|  _[a-z]\w*\(", text, re.MULTILINE)
 
 
