@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from cfnade.models.set_nade import SetNADENetwork
 
 EXACT_ITEMS = 8_000
-"""Beyond, the softmax is sampled, and the network earns nothing where interactions are few."""
+"""Beyond, the softmax is sampled. With few interactions per item the network then learns little:
+NDCG@20 .045 alone on 8,700 items and 64,000 interactions, where EASE has .169."""
+DENSE = 100
+"""Interactions per item that a sampled softmax needs, as in Netflix (3,200)."""
 MOST_EPOCHS = 60
 LEAST = 200_000
-"""On fewer interactions the network earned no weight beside the least-squares components."""
+"""On fewer interactions the network earned no weight beside the least-squares components: 0 to .12
+on 45,000 to 107,000. On the 460,000 likes of MovieLens 1M it has .27 to .64."""
 
 
 def binary(rows: InteractionRows) -> InteractionRows:
@@ -54,7 +58,7 @@ class SetNade(ImplicitComponent):
     @classmethod
     def search_space(cls, shape: DataShape) -> SearchSpace | None:
         sampled = shape.items > EXACT_ITEMS
-        if shape.interactions < LEAST or (sampled and shape.interactions < 100 * shape.items):
+        if shape.interactions < LEAST or (sampled and shape.interactions < DENSE * shape.items):
             return None
         return SearchSpace({}, {"epochs": MOST_EPOCHS}, 1)
 

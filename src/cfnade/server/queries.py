@@ -15,13 +15,20 @@ from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import HistoryError, UserHistory, parse_history
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Entities
+from cfnade.inference.ranking_options import RankBy
+from cfnade.inference.results import UserTopN
 from cfnade.server.errors import ApiError
-from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
+from cfnade.server.model_registry import LoadedModel
+from cfnade.server.schemas import NewItem, RankingFields, RatingEntry, UserQuery
 from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
     from cfnade.online.event_store import StoredRating
 
+_RANKING_OPTIONS = (
+    *("n", "rank_by", "balance", "threshold", "personalization", "min_ratings", "genres"),
+    *("exclude_seen", "diversity", "popularity_penalty"),
+)
 _SHOWN_VALUES = 12  # of a scale, in an error
 
 
@@ -150,6 +157,45 @@ def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | 
         return predictor.new_items(ratings)
     except PredictionError as error:
         raise ApiError(422, str(error), field="new_items") from None
+
+
+# -- rankings ------------------------------------------------------------------------------------
+
+
+def criteria(predictor: Predictor) -> list[RankBy]:
+    """Return what items may be ranked by, the default first."""
+    interaction: list[RankBy] = ["interaction"] * (predictor.fitted.interaction_model is not None)
+    ratings: list[RankBy] = ["prediction", "threshold"]
+    return [*interaction, *(ratings if predictor.fitted.rates else [])]
+
+
+def rank_items(
+    model: LoadedModel,
+    user: ResolvedUser,
+    query: RankingFields,
+    *,
+    rated: Sequence[Any] = (),
+    texts: bool = False,
+) -> tuple[UserTopN, list[Any]]:
+    """Return the top-n items for a user, and the items of filters that are unknown.
+
+    `rated` are ids of further items to exclude; `texts` says that ids are texts.
+    """
+    predictor = model.predictor
+    candidates, unknown = known_ids(predictor, query.candidate_items, texts=texts)
+    excluded, more_unknown = known_ids(predictor, query.exclude_items, texts=texts)
+    if query.decades is not None:
+        of_decades = predictor.items.table[model.metadata.in_decades(query.decades)].tolist()
+        allowed = None if candidates is None else set(candidates)
+        candidates = [raw for raw in of_decades if allowed is None or raw in allowed]
+    top = predictor.ranked(
+        user.user,
+        history=user.history,
+        candidate_items=candidates,
+        exclude_items=[*(excluded or []), *rated] or None,
+        **{name: getattr(query, name) for name in _RANKING_OPTIONS},
+    )
+    return top, [*unknown, *more_unknown]
 
 
 # -- ratings -------------------------------------------------------------------------------------
