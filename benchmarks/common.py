@@ -7,9 +7,10 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,27 @@ def fastest(work: Callable[[], Any], repeats: int, clock: Clock = time.perf_coun
         gc.enable()
 
 
+def alternate(
+    works: Mapping[str, Callable[[], Any]], repeats: int, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
+    """Return the times of `repeats` runs of each, taken in turn after one to warm up.
+
+    Ratios of times that are measured side by side do not depend on how busy the machine was.
+    """
+    for work in works.values():
+        work()
+    gc.collect()
+    gc.disable()
+    try:
+        times: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(repeats):
+            for name, work in works.items():
+                times[name].append(seconds(work, clock))
+        return times
+    finally:
+        gc.enable()
+
+
 @dataclass(frozen=True)
 class Speed:
     """What the machine does at best with these threads."""
@@ -172,11 +194,10 @@ def drawn_batches(case: Case, threads: int, count: int | None = None) -> Iterato
         yield sampler.sample(rows, seed=SEED, step=step)
 
 
-def rival_epoch(case: Case, make: Any, threads: int, count: int) -> float:
-    """Seconds per epoch of a rival: the fastest of `count` batches, after one to warm up, times
-    the batches of an epoch. (The fastest, as for our own epochs.)"""
-    step, turns = make(case), iter(list(drawn_batches(case, threads, count + 1)))
-    return min(fastest(lambda: step(next(turns)), count)) * len(case.batches(0))
+def rival_batches(case: Case, make: Any, threads: int, count: int) -> Callable[[], None]:
+    """Return a function that trains another implementation on the next of `count` batches."""
+    step, batches = make(case), cycle(list(drawn_batches(case, threads, count)))
+    return lambda: step(next(batches))
 
 
 def machine(threads: int) -> dict[str, Any]:

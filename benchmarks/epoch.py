@@ -13,7 +13,7 @@ import contextlib
 import gc
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common import (
     Case,
+    alternate,
     fastest,
     file_lines,
     machine,
     measure_speed,
     our_epoch,
-    rival_epoch,
+    rival_batches,
     save,
     train_rows,
 )
@@ -109,12 +110,21 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
     paper = next(value for name, value in PAPER.items() if case.name.startswith(name + " "))
     result |= {"paper_gpu_s": paper, "ratio_to_paper": paper / min(times)}
     torch.set_num_threads(threads)
-    size = 4 * case.batch * case.rows.n_columns * case.rows.n_levels
-    if size <= DENSE_LIMIT:
-        result["dense"] = {"s": rival_epoch(case, dense_step, threads, 2), "batches_timed": 2}
-        result["ratio_to_dense"] = result["dense"]["s"] / min(times)
-    result["gather"] = {"s": rival_epoch(case, gather_step, threads, 3), "batches_timed": 3}
-    result["ratio_to_gather"] = result["gather"]["s"] / min(times)
+    return result | rival_ratios(case, epoch, threads, repeats)
+
+
+def rival_ratios(
+    case: Case, epoch: Callable[[], None], threads: int, repeats: int
+) -> dict[str, Any]:
+    """Time an epoch of ours and a batch of each rival in turn; the ratio is of the fastest ones."""
+    works = {"ours": epoch, "gather": rival_batches(case, gather_step, threads, repeats + 1)}
+    if 4 * case.batch * case.rows.n_columns * case.rows.n_levels <= DENSE_LIMIT:
+        works["dense"] = rival_batches(case, dense_step, threads, repeats + 1)
+    times, n_batches = alternate(works, repeats), len(case.batches(0))
+    ours, result = min(times.pop("ours")), dict[str, Any]()
+    for name, taken in times.items():
+        rival = min(taken) * n_batches
+        result |= {name: {"s": rival, "batches_timed": repeats}, f"ratio_to_{name}": rival / ours}
     return result
 
 

@@ -37,8 +37,8 @@ from cfnade.implicit.low_rank import RidgeConfig
 from cfnade.implicit.set_nade_training import SetNadeSettings, training_loop
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.ranking_options import RankBy
-from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
+from cfnade.models.set_nade import SetNADENetwork
 from cfnade_baselines.run_fit import peak_mb
 
 HIDDEN, BATCH, TOP = 300, 500, 20
@@ -117,7 +117,7 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
         np.arange(people),
         np.arange(ITEMS),
     )
-    network = ChoiceNetwork(ChoiceConfig(columns=ITEMS, levels=1, hidden=500, usual=PICKS))
+    network = SetNADENetwork(SetNADEConfig(columns=ITEMS, levels=1, hidden=500, usual=PICKS))
     with torch.no_grad():
         for tensor in network.parameters():
             tensor.uniform_(-0.05, 0.05)

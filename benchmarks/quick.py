@@ -17,25 +17,34 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.common import Case, fastest, measure_speed, our_epoch, rival_epoch, train_rows
+from benchmarks.common import (
+    Case,
+    alternate,
+    measure_speed,
+    our_epoch,
+    rival_batches,
+    train_rows,
+)
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step
 
-DENSE_BATCHES = 2
+REPEATS = 3
 
 
 def measure(case: Case, threads: int) -> dict[str, Any]:
-    """Seconds per epoch both ways; both from their fastest runs."""
-    ours = min(fastest(our_epoch(case, threads), 4))
+    """Time an epoch of ours and a batch of the dense way in turn; the ratio is of the fastest."""
+    dense_batch = rival_batches(case, dense_step, threads, REPEATS + 1)
+    works = {"ours": our_epoch(case, threads), "dense": dense_batch}
     torch.set_num_threads(threads)
-    dense = rival_epoch(case, dense_step, threads, DENSE_BATCHES)
+    times = alternate(works, REPEATS)
+    ours, dense = min(times["ours"]), min(times["dense"]) * len(case.batches(0))
     best, _ = limit(case, measure_speed(threads), threads)
     return {
         "ours_s": round(ours, 4),
         "dense_s": round(dense, 2),
         "ratio_to_dense": round(dense / ours, 1),
         "distance_to_limit": round(ours / best, 2),
-        "dense_batches_timed": DENSE_BATCHES,
+        "dense_batches_timed": REPEATS,
         "threads": threads,
         "data": case.source,
     }

@@ -179,6 +179,8 @@ def section(data: str, papers: dict[str, tuple[float, str]]) -> list[str]:
         f"last column says. Mean load of the machine: {sum(loads) / len(loads):.1f}.",
         "",
         table(results, papers),
+        f"`python -m experiments.comparison {data}`; one row: `--models NAME --rerun`.",
+        "",
         *learners(results),
         f"![RMSE against the seconds of a fit]({picture})",
         "",

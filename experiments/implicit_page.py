@@ -22,8 +22,8 @@ _HEAD = """# Top-n recommendation with no settings
   interactions is hidden (of users with five or more); interactions are
   ratings in the upper quarter of the scale. All items but those of training are ranked.
 - Seeds change the hidden interactions, synthetic data and random starts. ± is the standard error
-  over users, with several seeds over the mean of each. Bold: within one standard error of the best,
-  on the seeds of both. Options are those of the first seed.
+  over users of the mean over seeds: synthetic data of two seeds differ more than models do. Bold:
+  within one standard error of the best, on the seeds of both. Options are those of the first seed.
 - "Not measured": EASE of Last.fm, whose search on 15,465 items takes some five minutes, and
   MultVAE where it takes longest.
 - Seconds include the search and were measured on a shared machine; CPU seconds add up all threads.
@@ -111,9 +111,8 @@ def _mean(each: list[Measurement], key: str) -> float:
 
 
 def _error(each: list[Measurement]) -> float:
-    if len(each) == 1:
-        return float(each[0]["ndcg@20"][1])
-    return float(np.std([one["ndcg@20"][0] for one in each], ddof=1) / np.sqrt(len(each)))
+    """Return the standard error of the mean over seeds, from those over users."""
+    return float(np.linalg.norm([one["ndcg@20"][1] for one in each]) / len(each))
 
 
 def _note(model: str, one: dict[str, Any]) -> str:

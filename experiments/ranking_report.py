@@ -76,6 +76,7 @@ def _netflix(found: dict[str, Any]) -> str:
     ahead = found["ahead_of"].get("cfnade: ease", found["ahead_of"].get("cfnade: linear"))
     seconds = found["seconds"]
     text = f"## Netflix, Liang's protocol, {found['people']:,} held-out people\n\n"
+    text += "`python -m experiments.ranking netflix`; baselines: `search`, then `rivals`.\n\n"
     text += f"{_machine(found)} 99.55 % of the ratings. From the parsed file to the model "
     text += (
         f"{seconds['reading and training'] / 60:.1f} minutes. Asked: .406/.372/.457; goal above "
@@ -134,6 +135,7 @@ def _people(found: dict[str, Any]) -> str:
         lines.append([name, *shown, *(f"{value:.4f}" for value in others), gap])
     seeds = ", ".join(str(row["seed"]) for row in rows)
     text = f"## MovieLens 1M, {found['held']} people held out, {len(rows)} seeds\n\n"
+    text += "`python -m experiments.ranking people`\n\n"
     text += (
         f"{_machine(found)} Seeds of the split: {seeds}; ± is the deviation over them. Rivals have "
     )
@@ -154,7 +156,7 @@ def _paired(gaps: list[list[float]]) -> str:
 
 def _rated(found: dict[str, Any]) -> str:
     lines = [[name, *(_figure(row[key]) for key in row)] for name, row in found["rows"].items()]
-    text = "## Rating data: MovieLens 1M, authors:1234\n\n"
+    text = "## Rating data: MovieLens 1M, authors:1234\n\n`python -m experiments.ranking rated`\n\n"
     text += f"{_machine(found)} All users with a test rating of 4 or more; items rated in train or "
     text += 'validation are not listed. One model, `side="user", lists=True`: test RMSE '
     text += f"{found['rmse']:.4f}, {found['seconds']:.0f} s of training, of which "
@@ -164,7 +166,7 @@ def _rated(found: dict[str, Any]) -> str:
 
 
 def _tastes(found: dict[str, Any]) -> str:
-    text = "## Four opposite tastes\n\n"
+    text = "## Four opposite tastes\n\n`python -m experiments.ranking tastes`\n\n"
     text += (
         f"{_machine(found)} A new person gives five stars to the ten most liked films of a genre "
     )
@@ -197,6 +199,7 @@ def _rivals() -> str:
         metrics = ("ndcg@100", "capped_recall@20", "capped_recall@50", "fit_cpu_seconds")
         means = [figure.mean for name in metrics if (figure := row.figures[name])]
         lines.append([row.title, *(f"{mean:.4f}" for mean in means[:3]), f"{means[3]:.1f}"])
-    text = "## Rivals, tuned on validation\n\nMovieLens 1M, `liang:600`, one thread of an AMD EPYC "
+    text = "## Rivals, tuned on validation\n\n`python -m experiments.ranking compared`\n\n"
+    text += "MovieLens 1M, `liang:600`, one thread of an AMD EPYC "
     text += "with other work beside; processor seconds of the last fit.\n\n"
     return text + markdown_table(["", "NDCG@100", "R@20", "R@50", "CPU s"], lines)

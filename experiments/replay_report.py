@@ -20,8 +20,7 @@ NAMES = {
     "d": "the same, then on the newest tenth too",
     "ours": "refreshed",
 }
-COLOURS = {"a": "#999999", "b": "#d08770", "c": "#5e81ac", "d": "#88aadd", "ours": "#2e7d32"}
-WIDTH, HEIGHT, LEFT, TOP = 640, 316, 60, 20
+COLORS = {"a": "#999999", "b": "#d08770", "c": "#5e81ac", "d": "#88aadd", "ours": "#2e7d32"}
 
 
 def main() -> None:
@@ -29,7 +28,7 @@ def main() -> None:
     given.add_argument("records", type=Path)
     lines = [json.loads(line) for line in given.parse_args().records.read_text().splitlines()]
     head, parts = lines[0], lines[1:]
-    (ROOT / "docs" / "results" / "refresh.svg").write_text(_picture(parts))
+    _draw(parts, ROOT / "docs" / "results" / "refresh.svg")
     (ROOT / "docs" / "results" / "refresh.md").write_text(_page(head, parts))
 
 
@@ -105,33 +104,22 @@ def _together(parts: list[dict[str, Any]], name: str) -> float:
     return float(np.sqrt(np.average([part["rmse"][name] ** 2 for part in parts], weights=weights)))
 
 
-def _picture(parts: list[dict[str, Any]]) -> str:
-    values = [part["rmse"][name] for part in parts for name in NAMES]
-    low, high = min(values) - 0.005, max(values) + 0.005
+def _draw(parts: list[dict[str, Any]], path: Path) -> None:
+    """Plot the error of each part; the same records give the same file."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-    def place(at: int, value: float) -> str:
-        x = LEFT + at * (WIDTH - LEFT - 20) / max(1, len(parts) - 1)
-        return f"{x:.1f},{TOP + (high - value) / (high - low) * (HEIGHT - TOP - 106):.1f}"
-
-    drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>'
-    ]
-    for value in np.linspace(low, high, 5):
-        height = place(0, float(value)).split(",")[1]
-        drawn.append(f'<text x="8" y="{height}" fill="#555">{value:.3f}</text>')
-        drawn.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{height}" y2="{height}" stroke="#eee"/>'
-        )
-    for row, (name, label) in enumerate(NAMES.items()):
-        points = " ".join(place(at, part["rmse"][name]) for at, part in enumerate(parts))
-        colour, top = COLOURS[name], HEIGHT - 74 + 16 * row
-        drawn.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
-        drawn.append(f'<rect x="{LEFT}" y="{top - 9}" width="14" height="4" fill="{colour}"/>')
-        drawn.append(f'<text x="{LEFT + 22}" y="{top - 3}" fill="#333">{label}</text>')
-    return "\n".join([*drawn, "</svg>\n"])
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    axes = figure.add_subplot()
+    for name, label in NAMES.items():
+        errors = [part["rmse"][name] for part in parts]
+        numbers = [part["part"] for part in parts]
+        axes.plot(numbers, errors, color=COLORS[name], marker="o", label=label)
+    axes.set(xlabel="part", ylabel="prequential RMSE")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    with rc_context({"svg.hashsalt": "cfnade"}):
+        figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cfnade import synthetic
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import growth_disk, prediction
-from benchmarks.common import Case, Speed, our_epoch, rival_epoch, unvisited
+from benchmarks.common import Case, Speed, alternate, our_epoch, rival_batches, unvisited
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
 from benchmarks.serve_load import wrk_figures
@@ -26,10 +27,20 @@ def test_an_epoch_can_be_timed_three_ways(factors: int | None) -> None:
     rows = synthetic(60, 40, 900, seed=3).ratings.rows("user")
     case = Case("small", rows, "made up", hidden=(6,), factors=factors, batch=16)
     our_epoch(case, 1)()
-    assert rival_epoch(case, dense_step, 1, 1) > 0
-    assert rival_epoch(case, gather_step, 1, 1) > 0
+    for step in (dense_step, gather_step):
+        rival_batches(case, step, 1, 2)()
     seconds, parts = limit(case, Speed(1e9, 1e9), 1)
     assert seconds == pytest.approx(sum(part["seconds"] for part in parts))
+
+
+def test_works_are_timed_in_turn_after_one_to_warm_up() -> None:
+    """So that a ratio is of runs side by side."""
+    runs: list[str] = []
+    clock = iter(range(100)).__next__
+    works = {name: partial(runs.append, name) for name in "ab"}
+    times = alternate(works, 3, lambda: float(clock()))
+    assert "".join(runs) == "ab" + "ab" * 3
+    assert times == {"a": [1.0] * 3, "b": [1.0] * 3}
 
 
 def test_ratings_on_disk_come_back_chunk_by_chunk(

@@ -47,7 +47,11 @@ def test_ease_is_every_items_ridge_regression_on_the_others() -> None:
 
 @pytest.mark.parametrize(("neighbors", "shrinkage"), [(5, 0.0), (20, 3.0), (500, 0.0)])
 def test_neighbors_are_those_of_all_cosines(neighbors: int, shrinkage: float) -> None:
-    found = scores("item-knn", neighbors=neighbors, shrinkage=shrinkage)
+    model: Any = fit("item-knn", neighbors=neighbors, shrinkage=shrinkage)
+    found = model.score(HISTORIES)
+    n_similar = ((TRAIN_TABLE.T @ TRAIN_TABLE) > 0).sum(0) - 1  # without the item itself
+    kept = (model.recommender_.W.toarray() > 0).sum(0)
+    np.testing.assert_array_equal(kept, np.minimum(n_similar, neighbors))
     for person in range(30):
         for item in range(0, ITEMS, 6):
             alike = []

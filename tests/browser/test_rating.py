@@ -69,6 +69,7 @@ def test_bars_and_words_say_the_distribution(visit: Visit) -> None:
     visit.settled()
     first = answer.value.json()["items"][0]
     card = visit.page.locator(".item-card").first
+    visit.more("Why", card).click()
     for name, given in (("--size", "probabilities"), ("--usual", "baseline")):
         script = f"bars => bars.map(bar => Number(bar.style.getPropertyValue('{name}')))"
         sizes = card.locator(".bars i").evaluate_all(script)

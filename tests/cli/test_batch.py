@@ -101,7 +101,7 @@ def test_lists_of_many_people_are_those_of_each(
     people.write_text("user\n3\n5\n8\n")
     done = shell("batch", "recommend", user_model, people, "--out", out, "-n", "4")
     assert done.code == 0
-    assert "12 rows in 1 Parquet files" in done.said
+    assert "12 rows in 1 Parquet file," in done.said
     lists = pl.read_parquet(out / "*.parquet")
     expected = Predictor.load(user_model).recommend([3, 5, 8], n=4)
     assert lists["item"].to_list() == expected["item"].to_list()

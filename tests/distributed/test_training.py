@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
+from cfnade.distributed import state as rank_state
 from cfnade.distributed.load_partition import load_partition, verify_model
 from cfnade.distributed.process_group import Array, ProcessGroup
 from cfnade.distributed.rank_data import both_ways, load_rank_data
@@ -29,6 +31,7 @@ from cfnade.distributed.train import RankOptions, train_distributed
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import CheckpointError, TrainingError
 from cfnade.inference.scorer import Scorer
+from cfnade.training.callbacks import Callback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan, plan_side
 from cfnade.training.state import write_state
@@ -328,8 +331,6 @@ def test_positions_of_a_refit_number_the_ratings_of_each_row(
 def test_a_state_that_not_every_rank_wrote_does_not_count(
     shards: ShardedRatings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cfnade.distributed import state as rank_state
-
     long = TrainingConfig(epochs=8, batch_rows=16)
     whole = tmp_path / "whole"
     on_ranks(2, lambda group: trained(group, shards, whole, "user", long))
@@ -356,6 +357,41 @@ def test_a_state_that_not_every_rank_wrote_does_not_count(
     on_ranks(2, lambda group: run(group, True))
     one, other = ((f / "model.safetensors").read_bytes() for f in (whole, tmp_path / "out"))
     assert one == other
+
+
+def test_a_run_of_several_seeds_is_resumed_within_its_second_member(
+    shards: ShardedRatings, tmp_path: Path
+) -> None:
+    class Killed(Callback):
+        """Ends a rank in the second epoch of the second member."""
+
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+            if record["member"] == 1 and record["epoch"] == 2:
+                raise RuntimeError("killed")
+
+    def run(group: ProcessGroup, out: Path, resume: bool, callbacks: list[Callback]) -> None:
+        store = RankStateStore(out, 0.0, resume, group)
+        config = TrainingConfig(epochs=4, batch_rows=16)
+        trained(group, shards, out, "user", config, 2, store=store, callbacks=callbacks)
+
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    on_ranks(2, lambda group: run(group, whole, False, []))
+    with pytest.raises(RuntimeError, match="killed"):
+        on_ranks(2, lambda group: run(group, out, False, [Killed()] if group.rank else []))
+    assert (out / "seed-1" / "ranks" / "commit.json").exists()
+    epochs: list[tuple[int, int]] = []
+
+    class Recorded(Callback):
+        def on_epoch_end(self, record: Mapping[str, Any]) -> None:
+            epochs.append((record["member"], record["epoch"]))
+
+    on_ranks(2, lambda group: run(group, out, True, [] if group.rank else [Recorded()]))
+    assert set(epochs) <= {(1, 2), (1, 3), (1, 4)}
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in (whole, out))
+    assert one == other
+    rank_state.forget(out)
+    assert not rank_state.exists(out)
+    assert not (out / "seed-1").exists()
 
 
 def test_judges_look_at_the_same_rows_of_many(

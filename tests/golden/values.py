@@ -179,7 +179,9 @@ class Values:
         headers = {"x-api-key": KEY}
         response = client.request(method, path, json=body, params=query, headers=headers)
         found: dict[str, Any] = {"status": response.status_code}
-        return found if request.status_only else found | {"answer": response.json()}
+        if request.status_only:
+            return found
+        return found | {"answer": response.json() if response.content else None}
 
     def _store(self, name: str) -> Path:
         """A new store in a file."""

@@ -13,8 +13,8 @@ from cfnade.implicit import InteractionModel
 from cfnade.implicit.base import FitCache, ImplicitComponent, Options, component_class
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Sharpness
-from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
+from cfnade.models.set_nade import SetNADENetwork
 
 M = 11
 
@@ -40,7 +40,7 @@ def some_rows(
 def some_network(*, hidden: int = 5, columns: int = M, seed: int = 0) -> Any:
     """Return a set NADE with random weights."""
     generator = torch.Generator().manual_seed(seed)
-    network = ChoiceNetwork(ChoiceConfig(columns=columns, levels=1, hidden=hidden, usual=3.0))
+    network = SetNADENetwork(SetNADEConfig(columns=columns, levels=1, hidden=hidden, usual=3.0))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(0.0, 0.6, generator=generator)

@@ -28,7 +28,7 @@ from cfnade.implicit.set_nade_training import (
     write_gradients,
 )
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
+from cfnade.models.set_nade import SetNADENetwork, SetTargets, set_nade_cost
 from cfnade.training.loop import TrainingLoop
 from cfnade.training.state import StateStore
 
@@ -42,9 +42,9 @@ def context_of(rows: InteractionRows) -> Context:
     return Context(torch.from_numpy(rows.indptr), columns, torch.zeros_like(columns))
 
 
-def as_plain(drawn: SetBatch) -> DrawnSets:
+def as_plain(drawn: SetBatch) -> SetTargets:
     """The same draw for the plain network."""
-    return DrawnSets(
+    return SetTargets(
         context_of(drawn.context),
         torch.from_numpy(drawn.context.weights).double(),
         torch.from_numpy(drawn.rows),
@@ -53,13 +53,13 @@ def as_plain(drawn: SetBatch) -> DrawnSets:
     )
 
 
-def double(network: ChoiceNetwork) -> ChoiceNetwork:
-    copy = ChoiceNetwork(network.config)
+def double(network: SetNADENetwork) -> SetNADENetwork:
+    copy = SetNADENetwork(network.config)
     copy.load_state_dict(network.state_dict())
     return copy.double()
 
 
-def with_grads(network: ChoiceNetwork) -> ChoiceNetwork:
+def with_grads(network: SetNADENetwork) -> SetNADENetwork:
     for parameter in network.parameters():
         parameter.grad = torch.full_like(parameter, torch.nan)  # all of it must be written
     return network
@@ -70,7 +70,7 @@ def slope_of(parameter: torch.Tensor) -> torch.Tensor:
     return parameter.grad
 
 
-def plain_cost(network: ChoiceNetwork, drawn: SetBatch, candidates: Candidates) -> Any:
+def plain_cost(network: SetNADENetwork, drawn: SetBatch, candidates: Candidates) -> Any:
     """The sampled softmax, written out over candidates that stand for e^log_weights items each."""
     plain = as_plain(drawn)
     scores = network.scores(plain.context, plain.context_weights)
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_autograd(weighted: bool, head: int) -> None:
     plain = double(network)
     cost = plain_cost(plain, drawn, candidates)
     if not head:
-        torch.testing.assert_close(cost, choice_cost(plain, as_plain(drawn)))
+        torch.testing.assert_close(cost, set_nade_cost(plain, as_plain(drawn)))
     cost.backward()
     assert found == pytest.approx(float(cost.detach()), rel=1e-5)
     for name, parameter in network.named_parameters():
@@ -250,7 +250,7 @@ def test_a_run_is_torchs_adam_on_the_written_out_cost(falls: bool) -> None:
             adam.param_groups[0]["lr"] = rate
             adam.zero_grad()
             decay = settings.weight_decay * (plain.W.square().sum() + plain.V.square().sum())
-            cost: Any = choice_cost(plain, as_plain(drawn)) + decay
+            cost: Any = set_nade_cost(plain, as_plain(drawn)) + decay
             cost.backward()
             adam.step()
             step += 1
@@ -296,7 +296,7 @@ def test_training_stops_when_validation_no_longer_improves() -> None:
     settings = replace(SETTINGS, epochs=50, check_every=2, patience=2)
     seen: list[torch.Tensor] = []
 
-    def validate(network: ChoiceNetwork) -> dict[str, float]:
+    def validate(network: SetNADENetwork) -> dict[str, float]:
         seen.append(network.V.detach().clone())
         return {"ndcg": next(values)}
 

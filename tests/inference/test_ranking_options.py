@@ -71,7 +71,7 @@ REFUSED: list[tuple[Predictor, dict[str, Any], str]] = [
     (RATED, {"balance": "sweet"}, r"balance \(='sweet'\)"),
     (RATED, {"rank_by": "best"}, r"rank_by \(='best'\) must be one of"),
     (RATED, {"threshold": 4, "rank_by": "prediction"}, r"threshold \(=4.0\) needs rank_by="),
-    (RATED, {"threshold": 9}, r"threshold \(=9\) must be above 1"),
+    (RATED, {"threshold": 9}, r"threshold \(=9.0\) must be above 1"),
     (RATED, {"personalization": 2}, r"personalization \(=2.0\) needs rank_by=\"prediction\""),
     (RATED, {"diversity": -0.1}, r"diversity \(=-0.1\)"),
     (RATED, {"popularity_penalty": 1.1}, r"popularity_penalty \(=1.1\)"),

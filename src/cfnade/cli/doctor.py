@@ -89,7 +89,7 @@ def _place(name: str, path: Path) -> str:
     if name != "netflix":
         return str(path)
     try:
-        whole = NETFLIX in published_files(open_source(path))
+        is_complete = NETFLIX in published_files(open_source(path))
     except DataError:
-        whole = False
-    return str(path) if whole else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"
+        is_complete = False
+    return str(path) if is_complete else f"{path} (incomplete: no combined_data_*.txt or mv_*.txt)"

@@ -35,10 +35,10 @@ def explain(
 
     predictor = load_predictor(model)
     users = [] if user is None else [user]
-    known, new_user = parse_user(predictor, users, history, ratings or [])
+    users_given, new_user = parse_user(predictor, users, history, ratings or [])
     frame = predictor.explain(
         item=parse_item(item, predictor),
-        user=known[0] if known else None,
+        user=users_given[0] if users_given else None,
         history=new_user,
         target=target,
     )

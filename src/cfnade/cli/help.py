@@ -26,11 +26,11 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments: list[Any] = [
-            one for one in self.get_params(ctx) if one.param_type_name == "argument"
+            argument for argument in self.get_params(ctx) if argument.param_type_name == "argument"
         ]
-        names = [one.metavar + ("..." if one.nargs < 0 else "") for one in arguments]
+        names = [a.metavar + ("..." if a.nargs < 0 else "") for a in arguments]
         pairs = zip(arguments, names, strict=True)
-        return ["[OPTIONS]", *(name if one.required else f"[{name}]" for one, name in pairs)]
+        return ["[OPTIONS]", *(name if a.required else f"[{name}]" for a, name in pairs)]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _write_page(self, ctx, formatter, self._sections(ctx))
@@ -109,5 +109,5 @@ def _flag_names(names: Iterable[str], negatives: Iterable[str]) -> str:
     names, negatives = sorted(names, key=len), list(negatives)
     if negatives == [f"--no-{name.removeprefix('--')}" for name in names]:
         return f"--[no-]{names[0].removeprefix('--')}"
-    shown = names if not negatives or names == negatives else [*names, *negatives]
-    return ("/" if names != negatives else ", ").join(name for name in shown if name.strip())
+    visible = names if not negatives or names == negatives else [*names, *negatives]
+    return ("/" if names != negatives else ", ").join(name for name in visible if name.strip())

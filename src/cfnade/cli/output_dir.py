@@ -116,7 +116,7 @@ def require_unfinished(out: Path) -> None:
 
 @contextmanager
 def write_errors_explained(out: Path) -> Iterator[None]:
-    """Turn a failed write into an error that says what is saved and how to continue."""
+    """Turn a failed write into an error that states what is saved and how to continue."""
     try:
         yield
     except BrokenPipeError:

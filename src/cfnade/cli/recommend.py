@@ -70,11 +70,11 @@ def ranking_arguments(ctx: typer.Context, predictor: Predictor) -> dict[str, Any
     """Return the ranking options on the command line as arguments of the predictor."""
     from cfnade.cli.user_input import parse_item
 
-    given = given_options(ctx, options.RANKING_OPTIONS)
+    arguments = given_options(ctx, options.RANKING_OPTIONS)
     for name in ("candidate_items", "exclude_items"):
-        if name in given:
-            given[name] = [parse_item(text, predictor) for text in given[name]]
-    return given
+        if name in arguments:
+            arguments[name] = [parse_item(text, predictor) for text in arguments[name]]
+    return arguments
 
 
 def _report_unknown(users: list[Any], predictor: Predictor) -> None:
@@ -91,5 +91,5 @@ def _report_hidden(frame: Any, least: int) -> None:
     hidden = int(frame["n_hidden_items"].max() or 0)
     if hidden:
         verb = "is" if hidden == 1 else "are"
-        what = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"
-        print(f"{what}; --min-ratings 0 shows them", file=sys.stderr)
+        items = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"
+        print(f"{items}; --min-ratings 0 shows them", file=sys.stderr)

@@ -24,21 +24,21 @@ _MAX_BARS = 20
 _WIDTH = 40  # of the longest bar
 
 
-def _table(*names: str, left: tuple[str, ...] = ("", "item")) -> Table:
-    """Return a table; columns are right-aligned, except for the first and those in `left`."""
+def _table(*names: str, left_aligned: tuple[str, ...] = ("", "item")) -> Table:
+    """Return a table, all of whose columns but the first and these are right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place == 0 or name in left else "right")
+        table.add_column(name, justify="left" if place == 0 or name in left_aligned else "right")
     return table
 
 
 # -- scores ---------------------------------------------------------------------------------------
 
 
-def print_scores(scores: RatingScores, what: str) -> None:
+def print_scores(scores: RatingScores, description: str) -> None:
     """Print the accuracy of predictions, also by the number of known ratings."""
     console = Console(highlight=False)
-    console.print(f"{count_of(scores.n, 'rating')}: {what}\n", markup=False)
+    console.print(f"{count_of(scores.n, 'rating')}: {description}\n", markup=False)
     table = _table("", "raw", "calibrated")
     table.add_row("RMSE", "", f"[bold]{scores.rmse:.4f}[/bold]")
     table.add_row("MAE (of the median)", "", f"{scores.mae_of_medians:.4f}")
@@ -84,12 +84,12 @@ def print_ranking_scores(scores: RankingScores) -> None:
     console.print(f"\nrecommendations for {count_of(scores.n_users, 'user')}{relevant}\n")
     table = _table("", *(f"@{k:,}" for k in scores.by_k))
     for name, label in _RANKING_METRICS.items():
-        table.add_row(label, *(_estimate(of[name]) for of in scores.by_k.values()))
+        table.add_row(label, *(_estimate(metrics[name]) for metrics in scores.by_k.values()))
     console.print(table)
 
 
-def _estimate(of: Estimate) -> str:
-    return f"{of.mean:.4f}" + ("" if of.error is None else f" ± {of.error:.4f}")
+def _estimate(estimate: Estimate) -> str:
+    return f"{estimate.mean:.4f}" + ("" if estimate.error is None else f" ± {estimate.error:.4f}")
 
 
 # -- predictions ----------------------------------------------------------------------------------
@@ -100,13 +100,13 @@ def print_recommendations(frame: Any, scale: Scale) -> None:
     console = Console(highlight=False)
     low, high = f"{scale.values[0]:g}", f"{scale.values[-1]:g}"
     lists = frame.partition_by("user", maintain_order=True) if "user" in frame.columns else [frame]
-    for one in lists:
-        if "user" in one.columns:
-            console.print(f"user {printable(str(one['user'][0]))}", markup=False)
-        probable = ["probability"] if "interaction_probability" in one.columns else []
-        rated = ["prediction", "±", f"{low} … {high}"] if "prediction" in one.columns else []
+    for rows in lists:
+        if "user" in rows.columns:
+            console.print(f"user {printable(str(rows['user'][0]))}", markup=False)
+        probable = ["probability"] if "interaction_probability" in rows.columns else []
+        rated = ["prediction", "±", f"{low} … {high}"] if "prediction" in rows.columns else []
         table = _table("", "item", *probable, *rated, "ratings" if rated else "users")
-        for row in one.to_dicts():
+        for row in rows.to_dicts():
             figures: list[Any] = (
                 [f"{100 * row['interaction_probability']:.2f} %"] if probable else []
             )
@@ -143,9 +143,9 @@ def print_explanation(frame: Any) -> None:
     by_item = "item" in frame.columns
     table = _table("item" if by_item else "users", "rating", "without it", "difference")
     for row in frame.to_dicts():
-        what = _label(row) if by_item else Text(f"{row['count']:,}")
+        label = _label(row) if by_item else Text(f"{row['count']:,}")
         change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
-        table.add_row(what, f"{row['rating']:g}", f"{row['without']:.2f}", change)
+        table.add_row(label, f"{row['rating']:g}", f"{row['without']:.2f}", change)
     console.print(table)
     if not any(f"{abs(change):.3f}" != "0.000" for change in frame["change"]):
         console.print("none of these ratings changes the prediction")
@@ -167,8 +167,10 @@ def _label(row: dict[str, Any]) -> Text:
 
 def bars(probabilities: list[float]) -> str:
     """Return a distribution as a row of at most twenty small bars."""
-    each = -(-len(probabilities) // _MAX_BARS)
-    sums = [sum(probabilities[i : i + each]) for i in range(0, len(probabilities), each)]
+    group_size = -(-len(probabilities) // _MAX_BARS)
+    sums = [
+        sum(probabilities[i : i + group_size]) for i in range(0, len(probabilities), group_size)
+    ]
     top = max(sums)
     return "".join(_HEIGHTS[1 + min(7, round(7 * value / top))] for value in sums)
 
@@ -221,14 +223,19 @@ def _print_interactions(summary: Summary) -> None:
 def _activity(summary: Summary) -> Table:
     """Return the ratings of users and items, with a histogram of octaves."""
     names, picture = ("min", "median", "mean", "max"), "with 1, 2–3, 4–7 … ratings"
-    table = _table("", "number", *names, picture, left=(picture,))
-    for name, count, each in (
+    table = _table("", "number", *names, picture, left_aligned=(picture,))
+    for name, count, activity in (
         ("users", summary.users, summary.per_user),
         ("items", summary.items, summary.per_item),
     ):
-        figures = (f"{each.min:,}", f"{each.median:,.0f}", f"{each.mean:,.1f}", f"{each.max:,}")
-        top = max(each.octaves, default=0)
-        heights = [_HEIGHTS[0 if n == 0 else max(1, round(8 * n / top))] for n in each.octaves]
+        figures = (
+            f"{activity.min:,}",
+            f"{activity.median:,.0f}",
+            f"{activity.mean:,.1f}",
+            f"{activity.max:,}",
+        )
+        top = max(activity.octaves, default=0)
+        heights = [_HEIGHTS[0 if n == 0 else max(1, round(8 * n / top))] for n in activity.octaves]
         table.add_row(f"[bold]{name}", f"{count:,}", *figures, Text("".join(heights), "cyan"))
     return table
 
@@ -253,12 +260,12 @@ def _histogram(summary: Summary) -> Table:
 
 def _merged(summary: Summary) -> list[tuple[str, int]]:
     """Return a bar for each level, or for several if there are too many."""
-    each = -(-summary.levels // _MAX_BARS)
+    group_size = -(-summary.levels // _MAX_BARS)
     rows = []
-    for start in range(0, summary.levels, each):
-        values = summary.scale[start : start + each]
+    for start in range(0, summary.levels, group_size):
+        values = summary.scale[start : start + group_size]
         label = f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g}–{values[-1]:g}"
-        rows.append((label, sum(summary.histogram[start : start + each])))
+        rows.append((label, sum(summary.histogram[start : start + group_size])))
     return rows
 
 
@@ -267,8 +274,8 @@ def print_tried(tried: Sequence[dict[str, Any]]) -> None:
     if not tried:
         return
     table = _table("member", "valid RMSE", "weight", "for new users", "seconds")
-    for one in tried:
-        rmse = "–" if one["valid_rmse"] is None else f"{one['valid_rmse']:.4f}"
-        shares = [f"{100 * one[key]:.0f} %" for key in ("share", "share_of_new")]
-        table.add_row(one["side"], rmse, *shares, f"{one['seconds']:.1f}")
+    for member in tried:
+        rmse = "–" if member["valid_rmse"] is None else f"{member['valid_rmse']:.4f}"
+        shares = [f"{100 * member[key]:.0f} %" for key in ("share", "share_of_new")]
+        table.add_row(member["side"], rmse, *shares, f"{member['seconds']:.1f}")
     Console().print(table)

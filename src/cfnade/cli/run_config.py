@@ -122,88 +122,90 @@ def _sizes(text: str) -> list[int]:
         raise TrainingError(f"--hidden {text}: write sizes such as 500 or 500,500") from None
 
 
-def resolve(given: Options) -> RunConfig:
+def resolve(cli_options: Options) -> RunConfig:
     """Return the configuration of a new run: options, then the recipe, then defaults."""
     from cfnade.config import TrainingConfig
     from cfnade.recipes import default_recipe, load_recipe, model_fields, uses_blocks
 
-    if "data" not in given:
+    if "data" not in cli_options:
         raise TrainingError(
             "DATA is missing: give a file, a folder, the name of a data set, a URL, or - for "
             "standard input"
         )
-    if _is_automatic(given):
-        return _automatic(given)
-    chosen = _with_absolute_paths(given)
-    _check_side(chosen.get("side", "user"))
-    default = default_recipe(chosen.get("side", "user"), chosen["model"].get("ridge"))
-    base = load_recipe(chosen["recipe"]) if "recipe" in chosen else default
-    side = chosen.get("side", base.side)
+    if _is_automatic(cli_options):
+        return _automatic(cli_options)
+    resolved = _with_absolute_paths(cli_options)
+    _check_side(resolved.get("side", "user"))
+    default = default_recipe(resolved.get("side", "user"), resolved["model"].get("ridge"))
+    base = load_recipe(resolved["recipe"]) if "recipe" in resolved else default
+    side = resolved.get("side", base.side)
     if uses_blocks(side) != uses_blocks(base.side):
         raise TrainingError(
             f"--side {side}: recipe {base.name} is for side {base.side}, and its training options "
             "do not apply. Omit --side or --recipe"
         )
-    if uses_blocks(side) and chosen.get("without_context"):
+    if uses_blocks(side) and resolved.get("without_context"):
         raise TrainingError(
             "--without-context: a model of side both needs the ratings of the items that it "
             "predicts; train with --side user to share a model without ratings"
         )
-    training = TrainingConfig.from_dict(base.training.to_dict() | chosen["training"])
+    training = TrainingConfig.from_dict(base.training.to_dict() | resolved["training"])
     return RunConfig(
-        **chosen
+        **resolved
         | {
             "recipe": base.name,
             "side": side,
-            "model": model_fields(base.model | chosen["model"], f"recipe {base.name}"),
+            "model": model_fields(base.model | resolved["model"], f"recipe {base.name}"),
             "training": training.to_dict(),
         }
     )
 
 
-def _is_automatic(given: Options) -> bool:
+def _is_automatic(cli_options: Options) -> bool:
     """Return whether members are planned: no option describes the model."""
     from cfnade.training.plan import is_automatic
 
     names = ("recipe", "n_seeds", "init_model")
-    described = given["model"] | {name: given[name] for name in names if name in given}
-    described |= given["training"]
-    said = {
+    described = cli_options["model"] | {
+        name: cli_options[name] for name in names if name in cli_options
+    }
+    described |= cli_options["training"]
+    values = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in described.items()
         if name not in ("refit", "seed")
     }
-    return is_automatic(given.get("side"), given.get("time_budget"), said)
+    return is_automatic(cli_options.get("side"), cli_options.get("time_budget"), values)
 
 
-def _automatic(given: Options) -> RunConfig:
+def _automatic(cli_options: Options) -> RunConfig:
     from cfnade.config import TrainingConfig
 
-    if given.get("without_context"):
+    if cli_options.get("without_context"):
         raise TrainingError(
             "--without-context: the members of side auto need the ratings of the items that they "
             "predict; train with --side user to share a model without ratings"
         )
-    training = TrainingConfig.from_dict(given["training"]).to_dict()
-    chosen = _with_absolute_paths(given)
-    return RunConfig(**chosen | {"recipe": "auto", "side": "auto", "training": training})
+    training = TrainingConfig.from_dict(cli_options["training"]).to_dict()
+    resolved = _with_absolute_paths(cli_options)
+    return RunConfig(**resolved | {"recipe": "auto", "side": "auto", "training": training})
 
 
-def _with_absolute_paths(given: Options) -> Options:
+def _with_absolute_paths(cli_options: Options) -> Options:
     """Return options that mean the same in any folder and at any time."""
     from cfnade.data.load import split_file
     from cfnade.data.remote import pin_source
 
-    pinned = dict(given)
-    if "data" in given:
-        pinned["data"], pinned["load"] = pin_source(given["data"], given["load"])
-    if given.get("split", "").startswith("file:"):
-        pinned["split"] = f"file:{pin_source(split_file(given['split']), {})[0]}"
+    pinned = dict(cli_options)
+    if "data" in cli_options:
+        pinned["data"], pinned["load"] = pin_source(cli_options["data"], cli_options["load"])
+    if cli_options.get("split", "").startswith("file:"):
+        pinned["split"] = f"file:{pin_source(split_file(cli_options['split']), {})[0]}"
     if "item_features" in pinned["load"]:
         features = pin_source(pinned["load"]["item_features"], {})[0]
         pinned["load"] = pinned["load"] | {"item_features": features}
-    if "init_model" in given:
-        pinned["init_model"] = str(Path(given["init_model"]).resolve())
+    if "init_model" in cli_options:
+        pinned["init_model"] = str(Path(cli_options["init_model"]).resolve())
     return pinned
 
 
@@ -221,22 +223,22 @@ def _check_side(side: str, where: str = "") -> None:
 # -- run.json -------------------------------------------------------------------------------------
 
 
-def resume(out: Path, given: Options) -> RunConfig:
+def resume(out: Path, cli_options: Options) -> RunConfig:
     """Return the configuration of an interrupted run; options that differ from it are refused."""
     from cfnade.recipes import load_recipe
 
     config = read_run(out)
-    if "recipe" in given:
-        given = given | {"recipe": load_recipe(given["recipe"]).name}
+    if "recipe" in cli_options:
+        cli_options = cli_options | {"recipe": load_recipe(cli_options["recipe"]).name}
     stored = config.to_json()
-    for name, value in _with_absolute_paths(given).items():
+    for name, value in _with_absolute_paths(cli_options).items():
         before, now = (stored[name], value) if isinstance(value, dict) else (stored, {name: value})
-        for option, wanted in now.items():
-            if before.get(option) != wanted:
-                shown = "DATA" if option == "data" else _OPTION_NAMES.get((name, option), option)
+        for option, value_now in now.items():
+            if before.get(option) != value_now:
+                label = "DATA" if option == "data" else _OPTION_NAMES.get((name, option), option)
                 raise TrainingError(
-                    f"--resume: {_hyphened(shown)} was {_shown(before.get(option))} when the run "
-                    f"began and is {_shown(wanted)} now; omit it, or train into another folder"
+                    f"--resume: {_hyphened(label)} was {_format(before.get(option))} when the run "
+                    f"began and is {_format(value_now)} now; omit it, or train into another folder"
                 )
     return config
 
@@ -287,12 +289,12 @@ def from_json(values: Mapping[str, Any], file: str | Path) -> RunConfig:
     return config
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _damaged(file: str | Path, what: str) -> TrainingError:
-    return TrainingError(f"{file}: cannot be resumed: {what}; start again without --resume")
+def _damaged(file: str | Path, reason: str) -> TrainingError:
+    return TrainingError(f"{file}: cannot be resumed: {reason}; start again without --resume")
 
 
 def require_no_unfinished_run(out: Path) -> None:
@@ -313,15 +315,17 @@ def require_no_unfinished_run(out: Path) -> None:
         return
     try:
         members = [member.training for member in training_plan(read_run(out)).members]
-        done = [_unfinished_epoch(member_folder(out, n), one) for n, one in enumerate(members)]
+        epochs_done = [
+            _unfinished_epoch(member_folder(out, n), one) for n, one in enumerate(members)
+        ]
     except TrainingError:
         return  # it cannot be resumed
-    left = [epochs for epochs in done if epochs is not None]
-    if left:
-        number = done.index(left[0])
+    unfinished = [epochs for epochs in epochs_done if epochs is not None]
+    if unfinished:
+        number = epochs_done.index(unfinished[0])
         model = f" of model {number + 1}" if len(members) > 1 else ""
         raise TrainingError(
-            f"{out}: holds an unfinished run ({left[0]} of {members[number].epochs} "
+            f"{out}: holds an unfinished run ({unfinished[0]} of {members[number].epochs} "
             f"epochs{model}); {advice}"
         )
 

@@ -159,12 +159,12 @@ def erase(
         )
 
 
-def _check_scale(ratings: Dataset, stored: list[float], shown: str) -> None:
+def _check_scale(ratings: Dataset, stored: list[float], source: str) -> None:
     """Refuse ratings beyond the scale of the store, such as 1–10 among 1–5."""
     values = ratings.scale.values
     if stored and not (stored[0] <= values[0] and values[-1] <= stored[-1]):
         raise StoreError(
-            f"{shown}: its scale {ratings.scale} exceeds that of the store, {stored[0]:g} to "
+            f"{source}: its scale {ratings.scale} exceeds that of the store, {stored[0]:g} to "
             f"{stored[-1]:g}; use another store, or give --scale if both mean the same"
         )
 

@@ -108,13 +108,13 @@ def train(
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise TrainingError("several ranks train with: cfnade train-distributed SHARDS")
-    given = run_config.run_options(ctx)
+    cli_options = run_config.run_options(ctx)
     with locked_output_dir(out):
         if resume:
-            config = run_config.resume(out, given)
+            config = run_config.resume(out, cli_options)
             require_unfinished(out)
         else:
-            config = run_config.resolve(given)
+            config = run_config.resolve(cli_options)
             require_replaceable(out, overwrite=overwrite)
         run_config.require_source(config)
         callbacks = [] if log is None else [logging_callback(log, out, config.to_json())]

@@ -136,7 +136,7 @@ def train_distributed(
 class Run(NamedTuple):
     """The options of the command, for every rank."""
 
-    given: dict[str, Any]
+    cli_options: dict[str, Any]
     """Options of the training run, as in `run_config`."""
     out: Path
     resume: bool
@@ -178,11 +178,11 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and exists(out)
     resume = run.resume or restarted
     if resume:
-        config = run_config.resume(out, run.given)
+        config = run_config.resume(out, run.cli_options)
         if not exists(out):
             require_unfinished(out)
     else:
-        config = run_config.resolve({"side": "user"} | run.given)
+        config = run_config.resolve({"side": "user"} | run.cli_options)
         require_replaceable(out, overwrite=run.overwrite)
     if not ShardedRatings.is_one(config.data):
         raise TrainingError(
@@ -297,7 +297,7 @@ def _broadcast(group: Any, work: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 @contextmanager
 def _first_error_only(group: Any, out: Path) -> Iterator[None]:
-    """Let one rank report an error, and say how to continue if others are lost."""
+    """Let one rank report an error, and add how to continue if others are lost."""
     from cfnade.distributed.gloo import RankLostError
     from cfnade.distributed.state import exists
 
@@ -315,10 +315,10 @@ def _first_error_only(group: Any, out: Path) -> Iterator[None]:
             raise ReportedElsewhereError(str(error)) from error
         if not isinstance(error, RankLostError):
             raise
-        how = "nothing was saved yet: start again"
+        advice = "nothing was saved yet: start again"
         if exists(out):
-            how = "the last saved state is intact: continue with the same command and --resume"
-        raise TrainingError(f"{error}; {how}") from error
+            advice = "the last saved state is intact: continue with the same command and --resume"
+        raise TrainingError(f"{error}; {advice}") from error
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
+    from cfnade.inference.histories import UserHistory
     from cfnade.inference.predictor import Predictor
 
 _ITEM_NAMES = (*COLUMN_NAMES["item"], "id", "title", "name")
@@ -43,9 +45,9 @@ class Table:
         """Return the texts of a required column."""
         texts = self.optional_column(role, names)
         if texts is None:
-            usual = ", ".join((names or COLUMN_NAMES[role])[:3])
+            examples = ", ".join((names or COLUMN_NAMES[role])[:3])
             raise PredictionError(
-                f"{self.file}: has no column {role} ({usual} …); its columns are "
+                f"{self.file}: has no column {role} ({examples} …); its columns are "
                 f"{', '.join(self._frame.columns)}"
             )
         return texts
@@ -128,7 +130,7 @@ def parse_item(text: str, predictor: Predictor) -> Any:
 
 def parse_user(
     predictor: Predictor, users: list[str], file: Path | None, typed: list[str]
-) -> tuple[list[Any] | None, dict[Any, float] | None]:
+) -> tuple[list[Any] | None, UserHistory | None]:
     """Return known users or the history of a new user; the other one is None."""
     history = parse_history(predictor, file, typed)
     if (history is None) == (not users):
@@ -137,35 +139,42 @@ def parse_user(
     return [predictor.users.typed(text) for text in users] or None, history
 
 
-def parse_history(
-    predictor: Predictor, file: Path | None, typed: list[str]
-) -> dict[Any, float] | None:
+def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> UserHistory | None:
     """Return the ratings of a new user from a file and those typed as ITEM=RATING."""
+    from cfnade.inference.histories import HistoryError
+
+    if file is None and not typed:
+        return None
     if predictor.fitted.context.implicit:
-        return _parse_interactions(predictor, file, typed)
-    history: dict[Any, float] = {}
-    if file is not None:
-        table = Table(file)
+        return predictor.person(_parse_interactions(predictor, file, typed))
+    pairs, table = list[tuple[Any, float]](), None if file is None else Table(file)
+    if table is not None:
         columns = table.column("item", _ITEM_NAMES), table.column("rating", _RATING_NAMES)
         for row, (text, rating) in enumerate(zip(*columns, strict=True)):
-            place = table.locate(row)
-            _add(history, parse_item(text, predictor), _number(rating, place), place)
+            number = _number(rating, partial(table.locate, row))
+            pairs.append((parse_item(text, predictor), number))
+    n_rows = len(pairs)
     for entry in typed:
         text, _, rating = entry.rpartition("=")
         fault = 'write an item and its rating, such as "Alien (1979)=5"'
-        number = _number(rating if text else "", repr(entry), fault)
-        _add(history, parse_item(text, predictor), number, repr(entry))
-    return history if file is not None or typed else None
+        number = _number(rating if text else "", partial(repr, entry), fault)
+        pairs.append((parse_item(text, predictor), number))
+    try:
+        return predictor.person(pairs)
+    except HistoryError as error:
+        if table is None or error.index >= n_rows:
+            place = repr(typed[error.index - n_rows])
+        else:
+            place = table.locate(error.index)
+        raise PredictionError(f"{place}: {error}") from error
 
 
-def _parse_interactions(
-    predictor: Predictor, file: Path | None, typed: list[str]
-) -> dict[Any, float] | None:
+def _parse_interactions(predictor: Predictor, file: Path | None, typed: list[str]) -> list[Any]:
     """Return the items of a new user; a column of ratings is ignored."""
     texts = [] if file is None else Table(file).column("item", _ITEM_NAMES)
     items = [parse_item(text, predictor) for text in texts]
     items += [_parse_interaction(text, predictor) for text in typed]
-    return dict.fromkeys(items, 1.0) if file is not None or typed else None
+    return [*dict.fromkeys(items)]
 
 
 def _parse_interaction(typed: str, predictor: Predictor) -> Any:
@@ -186,27 +195,18 @@ def parse_new_items(predictor: Predictor, file: Path | None) -> dict[Any, list[A
     columns = table.column("user"), table.column("item"), table.column("rating", _RATING_NAMES)
     for row, (user, item, rating) in enumerate(zip(*columns, strict=True)):
         pairs = ratings.setdefault(predictor.items.typed(item), [])
-        pairs.append((predictor.users.typed(user), _number(rating, table.locate(row))))
+        pairs.append((predictor.users.typed(user), _number(rating, partial(table.locate, row))))
     if not ratings:
         raise PredictionError(f"{file}: has no ratings of new items; give at least one")
     return ratings
 
 
-def _number(text: str, place: str, fault: str = "") -> float:
+def _number(text: str, locate: Callable[[], str], fault: str = "") -> float:
     """Return a rating; `fault` replaces the message for text that is not a number."""
     number: float | None = to_numbers(pl.Series([text], dtype=pl.String))[0]
     if number is None:
-        raise PredictionError(f"{place}: {fault or f'rating {text!r} is not a number'}")
+        raise PredictionError(f"{locate()}: {fault or f'rating {text!r} is not a number'}")
     return number
-
-
-def _add(history: dict[Any, float], item: Any, rating: float, place: str) -> None:
-    if item in history:
-        raise PredictionError(
-            f"{place}: item {item!r} is rated twice, {history[item]:g} and {rating:g}; give one "
-            "rating of each item"
-        )
-    history[item] = rating
 
 
 # -- output ---------------------------------------------------------------------------------------

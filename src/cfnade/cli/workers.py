@@ -47,10 +47,10 @@ def train_on_cluster(run: Run, engine: str, workers: int, max_restarts: int) -> 
 def _lost(out: Path, engine: str, error: _LostError) -> str:
     from cfnade.distributed.state import exists
 
-    how = "nothing was saved yet: start again"
+    advice = "nothing was saved yet: start again"
     if exists(out):
-        how = "the last saved state is intact: continue with the same command and --resume"
-    return f"{engine} lost workers ({str(error).strip().splitlines()[-1][:200]}); {how}"
+        advice = "the last saved state is intact: continue with the same command and --resume"
+    return f"{engine} lost workers ({str(error).strip().splitlines()[-1][:200]}); {advice}"
 
 
 def run_rank(encoded: str) -> RankResult:

@@ -26,7 +26,7 @@ from cfnade.implicit.set_nade_training import (
     training_loop,
 )
 from cfnade.implicit.sharpness import FACTORS
-from cfnade.models.choice_network import ChoiceNetwork
+from cfnade.models.set_nade import SetNADENetwork
 from cfnade.training.callbacks import Callback, Stage
 
 K = 20
@@ -42,7 +42,7 @@ _EXCLUDED = -1e30
 class PartitionedInteractionModel:
     """A network of which each rank has its own items, and the sharpness of its scores."""
 
-    network: ChoiceNetwork
+    network: SetNADENetwork
     sharpness: float
     popularity: Array
     """log(1 + n_i) of the rank's own items."""
@@ -64,7 +64,7 @@ def train_interactions(
         store.folder.mkdir(parents=True, exist_ok=True)
         store = replace(store, resume=store.resume and store.exists())
 
-    def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+    def validate(network: SetNADENetwork) -> dict[str, float] | None:
         value = validation.value(network)
         return None if value is None else {"ndcg": value}
 
@@ -131,7 +131,7 @@ class RankingValidation:
         self._n_columns = len(data.part.columns)  # a rank without columns has a dummy one
         self._n_items = data.part.n_columns
 
-    def _scores(self, network: ChoiceNetwork) -> torch.Tensor:
+    def _scores(self, network: SetNADENetwork) -> torch.Tensor:
         """Return the users' scores of the own items, known ones excluded. (B, C)."""
         hidden = hidden_states(network, self._history, self._group)
         scores = self._standardized(torch.addmm(network.b, hidden.state, network.V.T))
@@ -151,7 +151,7 @@ class RankingValidation:
         shift, scale = (torch.from_numpy(a).float().unsqueeze(1) for a in (mean, deviation))
         return (scores - shift) / scale
 
-    def value(self, network: ChoiceNetwork) -> float | None:
+    def value(self, network: SetNADENetwork) -> float | None:
         """Return NDCG@K, the same on every rank; None without validation users."""
         if not len(self._n_relevant):
             return None
@@ -174,7 +174,7 @@ class RankingValidation:
         ranked = ranked_hits(np.ascontiguousarray(top), np.ascontiguousarray(top_hits))
         return float(ndcg(ranked, self._n_relevant, k).mean())
 
-    def sharpness(self, network: ChoiceNetwork) -> float:
+    def sharpness(self, network: SetNADENetwork) -> float:
         """Return the factor of the scores that maximizes the likelihood of the interactions."""
         if not len(self._n_relevant):
             return 1.0

@@ -121,10 +121,10 @@ def join_candidates(parts: Sequence[Candidates]) -> Candidates:
     )
 
 
-def search_weights(found: Candidates) -> FloatArray:
+def search_weights(candidates: Candidates) -> FloatArray:
     """Return weights that sum to 1, by coordinate search from the best component. (J,)."""
-    count = len(found.scores)
-    alone = np.array([found.ndcg(unit).mean() for unit in np.eye(count)])
+    count = len(candidates.scores)
+    alone = np.array([candidates.ndcg(unit).mean() for unit in np.eye(count)])
     weights = np.eye(count)[alone.argmax()]
     best = float(alone.max())
     for number in range(ROUNDS):
@@ -137,14 +137,14 @@ def search_weights(found: Candidates) -> FloatArray:
             for step in steps:
                 trial = weights.copy()
                 trial[j] = step
-                if trial.any() and (value := float(found.ndcg(trial).mean())) > best:
+                if trial.any() and (value := float(candidates.ndcg(trial).mean())) > best:
                     best, weights = value, trial
         if best - before < 2e-5:
             break
     return np.asarray(weights / weights.sum())
 
 
-def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
+def _without_idle(candidates: Candidates, weights: FloatArray) -> FloatArray:
     """Drop components whose gain is less than a tenth of its standard error, lightest first."""
     for j in np.argsort(weights).tolist():
         if weights[j] == 0 or np.count_nonzero(weights) == 1:
@@ -152,7 +152,7 @@ def _without_idle(found: Candidates, weights: FloatArray) -> FloatArray:
         fewer = weights.copy()
         fewer[j] = 0.0
         fewer /= fewer.sum()
-        gain = found.ndcg(weights) - found.ndcg(fewer)
+        gain = candidates.ndcg(weights) - candidates.ndcg(fewer)
         if gain.mean() <= 0.1 * gain.std() / np.sqrt(len(gain)):
             weights = fewer
     return weights
@@ -167,20 +167,20 @@ class Blend:
     ndcg: float
 
 
-def fit_weights(names: Sequence[str], found: Candidates, *, seed: int) -> Blend:
+def fit_weights(names: Sequence[str], candidates: Candidates, *, seed: int) -> Blend:
     """Return averaged weights, or the best component alone where that is better."""
-    rng, users = np.random.default_rng(seed), len(found.hits)
+    rng, users = np.random.default_rng(seed), len(candidates.hits)
     count = len(names)
     halves = [np.sort(rng.permutation(users)[: max(1, users // 2)]) for _ in range(HALVES)]
-    weights = np.mean([search_weights(found.select(half)) for half in halves], axis=0)
+    weights = np.mean([search_weights(candidates.select(half)) for half in halves], axis=0)
     weights[weights < LEAST] = 0.0
-    weights = _without_idle(found, weights / weights.sum())
-    alone = np.array([found.ndcg(unit).mean() for unit in np.eye(count)])
-    together = float(found.ndcg(weights).mean())
-    if together < alone.max():
-        weights, together = np.eye(count)[alone.argmax()], float(alone.max())
+    weights = _without_idle(candidates, weights / weights.sum())
+    alone = np.array([candidates.ndcg(unit).mean() for unit in np.eye(count)])
+    blended = float(candidates.ndcg(weights).mean())
+    if blended < alone.max():
+        weights, blended = np.eye(count)[alone.argmax()], float(alone.max())
     return Blend(
         {name: float(weight) for name, weight in zip(names, weights, strict=True)},
         {name: float(value) for name, value in zip(names, alone, strict=True)},
-        together,
+        blended,
     )

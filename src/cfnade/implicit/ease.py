@@ -76,8 +76,8 @@ class Ease(LowRankComponent):
         weighed, fields = weighed_rows(rows, options)
         rank = len(rows) if _by_users(len(rows), rows.n_columns) else 0
         config = RidgeConfig(**(fields | {"output_power": 0.0, "rank": rank}))
-        made = _fit_by_users(weighed, config) if rank else _fit_by_items(weighed, config, cache)
-        return cls(config, *made)
+        fitted = _fit_by_users(weighed, config) if rank else _fit_by_items(weighed, config, cache)
+        return cls(config, *fitted)
 
     def with_variant(self, value: float) -> Self:
         factors = output_factors(self._diagonal, value)
@@ -107,8 +107,12 @@ def _fit_by_items(
     users, items = ridge_weights(rows, config.user_power, config.item_power)
 
     def count() -> ScoreArray:
-        each = scaled(rows, by_row=np.sqrt(users))
-        return np.asarray(cooccurrence(each.indptr, each.columns, each.weights, rows.n_columns))
+        scaled_rows = scaled(rows, by_row=np.sqrt(users))
+        return np.asarray(
+            cooccurrence(
+                scaled_rows.indptr, scaled_rows.columns, scaled_rows.weights, rows.n_columns
+            )
+        )
 
     gram = cache.get("gram", (config.weighting, config.user_power), count)
     inverse = _inverse(gram, config.penalty * items)
@@ -140,8 +144,8 @@ def _fit_by_users(
     import torch
 
     users, items = ridge_weights(rows, config.user_power, config.item_power)
-    each = scaled(rows, np.sqrt(users), items**-0.5)
-    dense = torch.from_numpy(_dense(each))  # Yᵀ (M, N)
+    scaled_rows = scaled(rows, np.sqrt(users), items**-0.5)
+    dense = torch.from_numpy(_dense(scaled_rows))  # Yᵀ (M, N)
     gram = dense.T @ dense
     gram.diagonal().add_(config.penalty)
     V = _solve_triangular(gram, dense)

@@ -71,8 +71,8 @@ class SpectralFilter(LowRankComponent):
         config = RidgeConfig(**(fields | {"output_power": 0.0}))
         users, items = ridge_weights(weighed, config.user_power, config.item_power)
         key = config.weighting, config.user_power, config.item_power
-        each = scaled(weighed, np.sqrt(users), items**-0.5)
-        spectrum = cache.get("spectrum", key, lambda: leading(each, seed))
+        scaled_rows = scaled(weighed, np.sqrt(users), items**-0.5)
+        spectrum = cache.get("spectrum", key, lambda: leading(scaled_rows, seed))
         config = replace(config, rank=min(config.rank, len(spectrum.values)))
         values = spectrum.values[: config.rank]
         share = values / (values + np.float32(config.penalty))
@@ -101,12 +101,12 @@ def leading(rows: InteractionRows, seed: int) -> Spectrum:
     block = rng.standard_normal((len(small), width)).astype(np.float32)
     for _ in range(ROUNDS):
         block = _orthonormal(multiply(small, multiply(large, block)))
-    other = multiply(large, block)  # the directions on the larger side
-    values, turn = _eigen(other)
+    projected = multiply(large, block)  # the directions on the larger side
+    values, turn = _eigen(projected)
     values, turn = values[::-1][:kept], turn[:, ::-1][:, :kept]
     enough = values > 1e-6 * max(float(values[0]), 1e-30)
     values, turn = values[enough], np.ascontiguousarray(turn[:, enough])
-    vectors = _product(other, turn) / np.sqrt(values) if few_users else _product(block, turn)
+    vectors = _product(projected, turn) / np.sqrt(values) if few_users else _product(block, turn)
     return Spectrum(values, np.ascontiguousarray(vectors))
 
 

@@ -100,9 +100,9 @@ class LocalRidge(LinearComponent):
         m, M = min(config.neighbors, max(1, rows.n_columns - 1)), rows.n_columns
         config = replace(config, neighbors=m)
         users, items = ridge_weights(weighed, config.user_power, config.item_power)
-        each = scaled(weighed, by_row=np.sqrt(users))
+        scaled_rows = scaled(weighed, by_row=np.sqrt(users))
         key = config.weighting, config.user_power, _lines(M, m)
-        data = each.indptr, each.columns, each.weights, M
+        data = scaled_rows.indptr, scaled_rows.columns, scaled_rows.weights, M
         lines = cache.get("lines", key, lambda: gram_lines(*data, _lines(M, m)))
         of, weights = neighbor_regressions(*lines, config.penalty * items, m)
         counts = np.maximum(weighed.item_counts(), 1)

@@ -84,12 +84,12 @@ class ComponentSearch:
 
     def best(self, seconds: float = np.inf) -> Trial:
         """Return the best trial that a budget would have come to."""
-        kept = self.trials[:1]
+        affordable = self.trials[:1]
         for trial in self.trials[1:]:
-            if not self._within(seconds, kept, trial.options):
+            if not self._within(seconds, affordable, trial.options):
                 break
-            kept.append(trial)
-        return max(kept, key=lambda trial: trial.value)
+            affordable.append(trial)
+        return max(affordable, key=lambda trial: trial.value)
 
     def _within(self, seconds: float, trials: Sequence[Trial], options: Options) -> bool:
         """Whether a budget pays for these trials, one more, and the fits of the dearest to come.

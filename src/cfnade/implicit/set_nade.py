@@ -1,4 +1,4 @@
-"""CF-NADE over sets as an implicit component; models/choice_network.py has the equations."""
+"""CF-NADE over sets as an implicit component; models/set_nade.py has the equations."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ from cfnade.implicit.base import (
 )
 from cfnade.implicit.rows import InteractionRows, weigh
 from cfnade.implicit.weighted import FloatArray, multiply, times_transpose
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
 
 if TYPE_CHECKING:
-    from cfnade.models.choice_network import ChoiceNetwork
+    from cfnade.models.set_nade import SetNADENetwork
 
 EXACT_ITEMS = 8_000
-"""Beyond, the softmax is sampled, and the network earns nothing where interactions are few."""
+"""Beyond, the softmax is sampled. With few interactions per item the network then learns little:
+NDCG@20 .045 alone on 8,700 items and 64,000 interactions, where EASE has .169."""
+DENSE = 100
+"""Interactions per item that a sampled softmax needs, as in Netflix (3,200)."""
 MOST_EPOCHS = 60
 LEAST = 200_000
-"""On fewer interactions the network earned no weight beside the least-squares components."""
+"""On fewer interactions the network earned no weight beside the least-squares components: 0 to .12
+on 45,000 to 107,000. On the 460,000 likes of MovieLens 1M it has .27 to .64."""
 
 
 def binary(rows: InteractionRows) -> InteractionRows:
@@ -42,11 +46,11 @@ class SetNade(ImplicitComponent):
     """Arrays W (M, H), c (H,), V (M, H) and b (M,)."""
 
     gives_item_vectors = True
-    config_type = ChoiceConfig
-    config: ChoiceConfig
+    config_type = SetNADEConfig
+    config: SetNADEConfig
 
     @classmethod
-    def of_network(cls, network: ChoiceNetwork) -> Self:
+    def of_network(cls, network: SetNADENetwork) -> Self:
         """Take the arrays of a network, in its memory."""
         arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
         return cls(network.config, arrays | {"W": arrays["W"][0]})
@@ -54,7 +58,7 @@ class SetNade(ImplicitComponent):
     @classmethod
     def search_space(cls, shape: DataShape) -> SearchSpace | None:
         sampled = shape.items > EXACT_ITEMS
-        if shape.interactions < LEAST or (sampled and shape.interactions < 100 * shape.items):
+        if shape.interactions < LEAST or (sampled and shape.interactions < DENSE * shape.items):
             return None
         return SearchSpace({}, {"epochs": MOST_EPOCHS}, 1)
 
@@ -100,7 +104,7 @@ class SetNade(ImplicitComponent):
         shape = len(rows), rows.n_columns, len(rows.columns)
         settings = settings_for(*shape, seed=seed, epochs=options["epochs"])
 
-        def validate(network: ChoiceNetwork) -> dict[str, float] | None:
+        def validate(network: SetNADENetwork) -> dict[str, float] | None:
             return None if value is None else {"ndcg": value(cls.of_network(network))}
 
         loop = training_loop(binary(rows), settings, validate=validate)

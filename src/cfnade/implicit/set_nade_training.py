@@ -26,9 +26,9 @@ from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import EXACT_ITEMS
 from cfnade.kernels.sparse import add_rows, sum_rows
 from cfnade.kernels.sparse import transposed as transpose
-from cfnade.models.choice_network import ChoiceNetwork
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
 from cfnade.models.initialization import fill_columns_
+from cfnade.models.set_nade import SetNADENetwork
 from cfnade.training.loop import LoopOptions, Schedule, TrainingLoop
 from cfnade.utils.validation import options
 
@@ -111,9 +111,9 @@ def largest_scores(scores: Tensor, group: ProcessGroup) -> npt.NDArray[Any]:
 
 
 def hidden_states(
-    network: ChoiceNetwork, known: InteractionRows, group: ProcessGroup = SINGLE_PROCESS
+    network: SetNADENetwork, known: InteractionRows, group: ProcessGroup = SINGLE_PROCESS
 ) -> Hidden:
-    """As ChoiceNetwork.hidden, without its gradient; for rows that a group's ranks share."""
+    """As SetNADENetwork.hidden, without its gradient; for rows that a group's ranks share."""
     table = network.W.detach()[0]  # (M, H)
     sums = torch.from_numpy(sum_rows(known.indptr, known.columns, known.weights, table.numpy()))
     total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
@@ -127,13 +127,13 @@ def hidden_states(
 
 def initial_network(
     rows: InteractionRows, settings: SetNadeSettings, part: ColumnPartition | None = None
-) -> ChoiceNetwork:
+) -> SetNADENetwork:
     """Return a network with its start values: biases are log frequencies of items."""
     M, H = rows.n_columns, settings.hidden
     columns, group = (M, SINGLE_PROCESS) if part is None else (part.n_columns, part.group)
     active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.sizes)))
     mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
-    network = ChoiceNetwork(ChoiceConfig(columns=M, levels=1, hidden=H, usual=mean_count))
+    network = SetNADENetwork(SetNADEConfig(columns=M, levels=1, hidden=H, usual=mean_count))
     generator = torch.Generator().manual_seed(settings.seed)
     bound = math.sqrt(6 / (columns + H))
 
@@ -248,7 +248,7 @@ def softmax_over_ranks(scores: Tensor, group: ProcessGroup) -> Tensor:
 
 
 def write_gradients(
-    network: ChoiceNetwork,
+    network: SetNADENetwork,
     batch: SetBatch,
     candidates: Candidates,
     group: ProcessGroup = SINGLE_PROCESS,
@@ -277,7 +277,7 @@ def write_gradients(
 
 
 def _backward(
-    network: ChoiceNetwork,
+    network: SetNADENetwork,
     batch: SetBatch,
     hidden: Hidden,
     gradient: Tensor,
@@ -370,7 +370,7 @@ class SetNadeStepper:
 
     def __init__(
         self,
-        network: ChoiceNetwork,
+        network: SetNADENetwork,
         settings: SetNadeSettings,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:

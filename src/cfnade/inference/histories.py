@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade._typing import IndexArray
+from cfnade._typing import IndexArray, IntArray
 from cfnade.data.dataset import Dataset
 from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
@@ -31,11 +31,11 @@ class UserHistory:
 
     items: IndexArray  # (c,)
     levels: LevelArray  # (c,)
-    unknown: tuple[Any, ...] = ()
-    """Raw ids of rated items that the model has never met; they say nothing to it."""
+    unknown: tuple[int, ...] = ()
+    """Positions of entries prefix items are unknown to the model."""
     user: int = -1
-    """By index, if it is somebody of the data: their weights are used, and these ratings in place
-    of those that the model knew."""
+    """Index of a known user, prefix weights are used, with these ratings instead of those in the
+    model; -1: a new user."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -43,10 +43,10 @@ class UserHistory:
 
 def check_users(users: Any, history: Any, histories: Any = None) -> None:
     """Check that a question is about known users, a new one, or several new ones."""
-    given = sum(one is not None for one in (users, history, histories))
-    if given == 0:
+    count = sum(argument is not None for argument in (users, history, histories))
+    if count == 0:
         raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
-    if given > 1:
+    if count > 1:
         raise PredictionError("give either users or a history, not both")
 
 
@@ -58,45 +58,92 @@ NewItems = Mapping[Any, Any]
 """{new item's id or name: {user id: rating in stars}}, or pairs in place of the inner mapping."""
 
 
-def parse_history(history: Any, items: Catalog, scale: Scale) -> UserHistory:
-    """Check a history and look up its items; unknown ones are kept apart and logged."""
-    pairs = picked_pairs(history) if len(scale) == 1 else pairs_of(history, "a history is", "item")
+class HistoryError(PredictionError):
+    """An entry of a history cannot be used.
+
+    Attributes:
+        index: Position of the entry, from 0.
+        field: Its part, "item" or "rating".
+    """
+
+    def __init__(self, index: int, field: Literal["item", "rating"], message: str) -> None:
+        super().__init__(message, field=field)
+        self.index = index
+
+
+def parse_history(
+    history: Any,
+    catalog: Catalog,
+    scale: Scale,
+    *,
+    find_items: Callable[[list[Any]], IntArray] | None = None,
+) -> UserHistory:
+    """Check the ratings of a new user and look up their items.
+
+    Args:
+        history: Ratings by item, pairs of these, or the items of a model without ratings.
+        catalog: The items of the model.
+        scale: Its rating scale.
+        find_items: Returns the indices of ids and titles, -1 for unknown ones. None: the catalog's
+            rule, which refuses ambiguous titles, and a warning names unknown items.
+
+    Raises:
+        HistoryError: An entry cannot be used; it has the position of the entry.
+        PredictionError: The history is of another form.
+    """
+    if isinstance(history, UserHistory):
+        return history
+    pairs = _interactions(history) if len(scale) == 1 else _pairs(history, "a history is", "item")
     raws = [raw for raw, _ in pairs]
-    levels = levels_on(scale, pairs, "of item")
-    indices = items.indices(raws)
-    met = indices >= 0
-    unknown = tuple(raw for raw, index in zip(raws, indices.tolist(), strict=True) if index < 0)
+    levels = _levels(scale, pairs, "of item")
+    indices = _item_indices(raws, catalog) if find_items is None else find_items(raws)
     _check_repeats(raws, indices)
-    if unknown:
+    is_known = indices >= 0
+    unknown = np.flatnonzero(~is_known).tolist()
+    if unknown and find_items is None:
+        shown = ", ".join(repr(raws[place]) for place in unknown[:5])
         _log.warning(
             "%d of %d items in a history are unknown to the model and were left out: %s",
             len(unknown),
             len(pairs),
-            ", ".join(repr(raw) for raw in unknown[:5]) + (", …" if len(unknown) > 5 else ""),
+            shown + (", …" if len(unknown) > 5 else ""),
         )
-    return UserHistory(indices[met].astype(np.int32), levels[met], unknown)
+    return UserHistory(indices[is_known].astype(np.int32), levels[is_known], tuple(unknown))
+
+
+def _item_indices(raws: list[Any], catalog: Catalog) -> IntArray:
+    try:
+        return catalog.indices(raws)
+    except PredictionError:
+        for place, raw in enumerate(raws):
+            try:
+                catalog.indices([raw])
+            except PredictionError as error:
+                raise HistoryError(place, "item", str(error)) from error
+        raise
 
 
 def user_entities(histories: Sequence[UserHistory], context: Dataset) -> Entities:
     """Return the users of these histories, as queries have them."""
-    ratings = [(one.items, one.levels) for one in histories]
-    users, K = [one.user for one in histories], len(context.scale)
+    ratings = [(history.items, history.levels) for history in histories]
+    users, K = [history.user for history in histories], len(context.scale)
     return Entities.of_histories(users, ratings, context.n_items, K)
 
 
 def parse_new_items(
-    given: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
+    new_items: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
 ) -> dict[Any, Entities]:
-    """Check them and look up their users."""
-    if given is None:
+    """Check the ratings of new items and look up their users."""
+    if new_items is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(new_items, Mapping):
         raise PredictionError(
             "new_items is a mapping from new items to what users rated them, such as "
-            f"{{'A new film': {{user: 4}}}}; got a {type(given).__name__}"
+            f"{{'A new film': {{user: 4}}}}; got a {type(new_items).__name__}"
         )
     return {
-        name: _read_item(name, ratings, catalog, users, scale) for name, ratings in given.items()
+        name: _read_item(name, ratings, catalog, users, scale)
+        for name, ratings in new_items.items()
     }
 
 
@@ -106,13 +153,13 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
             f"new_items: {name!r} is an item that the model knows; leave it out, or give it "
             "another name"
         )
-    pairs = pairs_of(ratings, f"the ratings of new item {name!r} are", "user")
+    pairs = _pairs(ratings, f"the ratings of new item {name!r} are", "user")
     if not pairs:
         raise PredictionError(
             f"new_items: there are no ratings of {name!r}; give at least one, or leave it out"
         )
     raters = [user for user, _ in pairs]
-    levels = levels_on(scale, pairs, f"of new item {name!r} by user")
+    levels = _levels(scale, pairs, f"of new item {name!r} by user")
     indices = users.indices(raters)
     if (indices < 0).any():
         raise PredictionError(
@@ -127,23 +174,21 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
     return Entities.of_histories([-1], [(indices, levels)], len(users.table), len(scale))
 
 
-# -- ratings beside ids ---------------------------------------------------------------------------
+# -- ids and ratings ---------------------------------------------------------------------------
 
 
-def picked_pairs(history: Any) -> list[tuple[Any, Any]]:
-    """What was picked, where there are no stars: items one by one, or with anything beside them."""
+def _interactions(history: Any) -> list[tuple[Any, Any]]:
+    """Return the items of a history without ratings, given alone or in pairs with anything."""
     if isinstance(history, Mapping):
         return [(raw, 1.0) for raw in history]
     if not isinstance(history, Iterable) or isinstance(history, str | bytes):
-        raise PredictionError(
-            f"a history is a list of items that were picked; got {_brief(history)}"
-        )
+        raise PredictionError(f"a history is a list of items; got {_brief(history)}")
     entries = list(history)
-    return [(one[0] if isinstance(one, tuple | list) and one else one, 1.0) for one in entries]
+    return [(raw[0] if isinstance(raw, tuple | list) and raw else raw, 1.0) for raw in entries]
 
 
-def pairs_of(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
-    """Ids with ratings; an error begins with `what` it is and says what the ids are `of`."""
+def _pairs(history: Any, subject: str, noun: str) -> list[tuple[Any, Any]]:
+    """Return ids with ratings; `subject` and `noun` are for the error: "a history is", "item"."""
     if isinstance(history, Mapping):
         return list(history.items())
     if isinstance(history, Iterable) and not isinstance(history, str | bytes):
@@ -151,24 +196,27 @@ def pairs_of(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
         if all(isinstance(entry, tuple | list) and len(entry) == 2 for entry in entries):
             return [(raw, rating) for raw, rating in entries]
     raise PredictionError(
-        f"{what} a mapping from {of} ids to ratings, or pairs of them; got {_brief(history)}"
+        f"{subject} a mapping from {noun} ids to ratings, or pairs of them; got {_brief(history)}"
     )
 
 
-def levels_on(scale: Scale, pairs: list[tuple[Any, Any]], whose: str) -> LevelArray:
-    """The ratings as levels of a scale; `whose` stands before an id in an error. Returns (n,)."""
-    levels, on_scale = scale.levels_of(_numbers(pairs, whose))
+def _levels(scale: Scale, pairs: list[tuple[Any, Any]], prefix: str) -> LevelArray:
+    """Return the ratings as levels of a scale, (n,); `prefix` precedes an id in an error."""
+    levels, on_scale = scale.levels_of(_numbers(pairs, prefix))
     if not on_scale.all():
-        raw, rating = pairs[int(np.argmin(on_scale))]
-        raise PredictionError(
-            f"rating {rating!r} {whose} {raw!r} is off the model's scale {scale}; allowed are "
-            f"{_allowed(scale)}"
+        place = int(np.argmin(on_scale))
+        raw, rating = pairs[place]
+        raise HistoryError(
+            place,
+            "rating",
+            f"rating {rating!r} {prefix} {raw!r} is off the model's scale {scale}; allowed are "
+            f"{_allowed(scale)}",
         )
     return levels
 
 
-def _numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
-    """The ratings, which must be finite numbers. Returns (n,)."""
+def _numbers(pairs: list[tuple[Any, Any]], prefix: str) -> FloatArray:
+    """Return the ratings, which must be finite numbers, (n,)."""
     ratings = [rating for _, rating in pairs]
     if set(map(type, ratings)) <= {int, float}:
         try:
@@ -177,10 +225,13 @@ def _numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
             values = np.array([math.inf])
         if np.isfinite(values).all():
             return values
-    return np.array([_number(f"{whose} {raw!r}", rating) for raw, rating in pairs], np.float64)
+    return np.array(
+        [_number(place, f"{prefix} {raw!r}", rating) for place, (raw, rating) in enumerate(pairs)],
+        np.float64,
+    )
 
 
-def _number(whose: str, rating: Any) -> float:
+def _number(place: int, prefix: str, rating: Any) -> float:
     if not isinstance(rating, bool) and isinstance(rating, Real):
         try:
             value = float(rating)
@@ -188,7 +239,7 @@ def _number(whose: str, rating: Any) -> float:
             value = math.inf
         if math.isfinite(value):
             return value
-    raise PredictionError(f"rating {rating!r} {whose} is not a finite number")
+    raise HistoryError(place, "rating", f"rating {rating!r} {prefix} is not a finite number")
 
 
 def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
@@ -198,12 +249,14 @@ def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
     if len(set(items)) == len(items):
         return
     earlier: dict[Any, Any] = {}
-    for item, raw in zip(items, raws, strict=True):
+    for place, (item, raw) in enumerate(zip(items, raws, strict=True)):
         if item in earlier:
             also = "" if earlier[item] == raw else f", also as {earlier[item]!r}"
-            raise PredictionError(
+            raise HistoryError(
+                place,
+                "item",
                 f"item {raw!r} is rated more than once in a history{also}; give one rating of each "
-                "item"
+                "item",
             )
         earlier[item] = raw
 

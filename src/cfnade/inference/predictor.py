@@ -92,8 +92,6 @@ class Predictor:
     def person(self, history: History) -> UserHistory:
         """Read a history once, to use it often and to see which of its items are `unknown`."""
         self.fitted.require("histories")
-        if isinstance(history, UserHistory):
-            return history
         return parse_history(history, self.catalog, self.scale)
 
     def user_entities(self, user: Any = None, *, history: History | None = None) -> Entities:
@@ -216,7 +214,7 @@ class Predictor:
         self._check_timestamp(timestamp, histories=bool(histories), new_items=bool(new_items))
         check_unknown(unknown)
         people = {name: self.person(history) for name, history in (histories or {}).items()}
-        things = self.new_items(new_items)
+        things = self.new_items(new_items) if new_items else {}
         if not people and not things:
             user, item = self.users.indices(users), self._indices(items)
             answers = self._stored_pairs(user, item, timestamp, calibrated=calibrated)

@@ -92,10 +92,8 @@ class RankingOptions:
                 f"popularity_penalty (={penalty:g}) needs a balance below 1; leave one out"
             )
         if not model.rates and (name := self._rating_option()) is not None:
-            raise PredictionError(
-                f"{name} (={getattr(self, name)!r}) concerns ratings, and this model was trained "
-                "on interactions without any; leave it out"
-            )
+            reason = "concerns ratings, and this model was trained on interactions; leave it out"
+            raise _error(name, getattr(self, name), reason)
         return replace(
             self,
             rank_by=rank_by,
@@ -119,22 +117,19 @@ class RankingOptions:
 
     def _check_fit(self, name: str, value: Any, rank_by: RankBy, *criteria: RankBy) -> None:
         if value is not None and rank_by not in criteria:
-            wanted = " or ".join(option("rank_by", criterion) for criterion in criteria)
-            raise PredictionError(
-                f"{name} (={value!r}) needs {wanted}; lists are ranked by {rank_by}",
-                field=name,
-                value=value,
-            )
+            needed = " or ".join(option("rank_by", criterion) for criterion in criteria)
+            raise _error(name, value, f"needs {needed}; lists are ranked by {rank_by}")
 
     def _checked_threshold(self, scale: Scale) -> float:
         if self.threshold is None:
             return scale.default_threshold if len(scale) > 1 else scale.values[0]
         low, high = scale.values[0], scale.values[-1]
         if not low < self.threshold <= high:
-            raise PredictionError(
-                f"threshold (={self.threshold:g}) must be above {low:g}, the lowest rating, and at "
-                f"most {high:g}, the highest",
-                field="threshold",
-                value=self.threshold,
-            )
+            rule = f"must be above {low:g}, the lowest rating, and at most {high:g}, the highest"
+            raise _error("threshold", self.threshold, rule)
         return self.threshold
+
+
+def _error(name: str, value: Any, reason: str) -> PredictionError:
+    message = f"{name} (={value!r}) {reason}"
+    return PredictionError(message, field=name, value=value, reason=reason)

@@ -179,7 +179,7 @@ class NearConfig(Sizes, of="a neighbourhood"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceConfig(Sizes, of="a choice"):
+class SetNADEConfig(Sizes, of="a choice"):
     """The fields that fix an implicit CF-NADE."""
 
     columns: Annotated[int, Ge(1)]

@@ -186,15 +186,15 @@ class EventStore(Database):
 
         An event that equals the current one is not stored again.
         """
-        for each in events:
-            validate_id(each.user_id, "user")
-            validate_id(each.item_id, "item")
+        for event in events:
+            validate_id(event.user_id, "user")
+            validate_id(event.item_id, "item")
         now = int(time.time()) if now is None else now
         with self.write() as connection:
             if not self.is_sqlite:  # which has one writer; sorted, so that there is no deadlock
-                locks = sorted({_lock_number(each.user_id) for each in events})
+                locks = sorted({_lock_number(event.user_id) for event in events})
                 connection.execute(_LOCK_USERS, {"locks": locks})
-            return [_append(connection, each, now) for each in events]
+            return [_append(connection, event, now) for event in events]
 
     def register_item(
         self, item_id: str, title: str | None = None, genres: Sequence[str] = ()

@@ -72,7 +72,7 @@ class PrequentialLog:
             log_predictions(self._store, predictions)
         except StoreUnavailableError as error:
             log.warning("predictions of %d ratings were not logged: %s", len(batch), error)
-        except Exception:  # the thread goes on with other ratings
+        except Exception:  # the thread continues with other ratings
             log.exception("predictions of %d ratings were not logged", len(batch))
 
 

@@ -165,11 +165,11 @@ def _refresh(
         result = replace(result, reason=f"{result.reason}: worse, published to erase {erased}")
     if is_worse and fitted.interaction_model is None:
         result = replace(result, reason=f"{result.reason}, with the old weights")
-        chosen = replace(extended, context=ratings, calibration=fitted.calibration)
+        model = replace(extended, context=ratings, calibration=fitted.calibration)
     else:
-        chosen = refit_closed_form(candidate, ratings)
+        model = refit_closed_form(candidate, ratings)
     note = {"store": {"event_id": last_event, "timestamp": now, "url": store.name}}
-    publish(replace(chosen, facts=chosen.facts | note), model_dir)
+    publish(replace(model, facts=model.facts | note), model_dir)
     _delete_versions_of_erased_users(model_dir, store, log)
     log(f"published {fingerprint(model_dir)}")
     return replace(result, seconds=time.monotonic() - start)
@@ -245,11 +245,11 @@ def current_ratings(fitted: FittedModel, store: EventStore) -> Dataset:
     places = match_tables(ratings.item_ids, context.item_ids)
     merged: dict[str, Any] = {}
     for name in ("titles", "genres"):
-        stored, known = getattr(ratings, name), getattr(context, name)
-        if known is not None:
+        stored, earlier = getattr(ratings, name), getattr(context, name)
+        if earlier is not None:
             texts = np.full(len(places), "", object) if stored is None else np.array(stored, object)
             is_missing = (texts == "") & (places >= 0)
-            texts[is_missing] = np.asarray(known, object)[places[is_missing]]
+            texts[is_missing] = np.asarray(earlier, object)[places[is_missing]]
             merged[name] = texts
     return ratings.replace(**merged)
 
@@ -353,7 +353,7 @@ def _continuation(fitted: FittedModel, epochs: int) -> TrainingPlan:
     """Return a plan that continues each member as it was trained, for at most so many epochs."""
     plan = plan_continuation(fitted)
     members = [
-        replace(one, training=replace(one.training, epochs=min(epochs, one.training.epochs)))
-        for one in plan.members
+        replace(m, training=replace(m.training, epochs=min(epochs, m.training.epochs)))
+        for m in plan.members
     ]
     return replace(plan, members=tuple(members))

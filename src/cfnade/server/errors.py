@@ -98,7 +98,7 @@ def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, StarletteHTTPException):
         detail = _ROUTER_DETAILS.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, detail, headers=error.headers)
-    return ApiError(422, str(error))
+    return ApiError(422, str(error), field=getattr(error, "field", None))
 
 
 # -- input that does not fit the schema ----------------------------------------------------------

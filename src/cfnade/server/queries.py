@@ -12,16 +12,23 @@ from cfnade._typing import IntArray
 from cfnade.data.scale import LevelArray
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
-from cfnade.inference.histories import UserHistory
+from cfnade.inference.histories import HistoryError, UserHistory, parse_history
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Entities
+from cfnade.inference.ranking_options import RankBy
+from cfnade.inference.results import UserTopN
 from cfnade.server.errors import ApiError
-from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
+from cfnade.server.model_registry import LoadedModel
+from cfnade.server.schemas import NewItem, RankingFields, RatingEntry, UserQuery
 from cfnade.utils.cancellation import check_cancelled
 
 if TYPE_CHECKING:
     from cfnade.online.event_store import StoredRating
 
+_RANKING_OPTIONS = (
+    *("n", "rank_by", "balance", "threshold", "personalization", "min_ratings", "genres"),
+    *("exclude_seen", "diversity", "popularity_penalty"),
+)
 _SHOWN_VALUES = 12  # of a scale, in an error
 
 
@@ -47,11 +54,11 @@ def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
             422, f"{field}: this model knows {other_field} only; give {other_field}", field=field
         )
     if query.ratings is not None:
-        names, levels = item_names(query.ratings), rating_levels(predictor, query.ratings)
-        return _new_user(predictor, names, levels, query.ratings, "ratings")
+        entries: list[Any] = query.ratings
+        pairs = [*zip(item_names(entries), (one["rating"] for one in entries), strict=True)]
+        return _new_user(predictor, pairs, entries, "ratings")
     interactions = query.interactions or []
-    levels = np.zeros(len(interactions), np.uint8)
-    return _new_user(predictor, interactions, levels, interactions, "interactions")
+    return _new_user(predictor, interactions, interactions, "interactions")
 
 
 def _training_user(predictor: Predictor, user_id: int | str) -> ResolvedUser:
@@ -67,20 +74,20 @@ def _training_user(predictor: Predictor, user_id: int | str) -> ResolvedUser:
 
 
 def _new_user(
-    predictor: Predictor, names: list[Any], levels: LevelArray, entries: list[Any], field: str
+    predictor: Predictor, history: list[Any], entries: list[Any], field: str
 ) -> ResolvedUser:
-    """Return a new user of items by id or title; entries with unknown items are ignored."""
-    indices = _item_indices(predictor, names)
-    known = np.flatnonzero(indices >= 0)
-    if len(set(indices[known].tolist())) < len(known):
-        _, firsts = np.unique(indices[known], return_index=True)
-        position = int(np.delete(known, firsts)[0])
-        raw, field = predictor.items.raw(int(indices[position])), f"{field}[{position}]"
-        raise ApiError(
-            422, f"{field}: item {raw!r} is there more than once; give it once", field=field
+    """Return a new user; entries with unknown items are ignored."""
+    try:
+        parsed = parse_history(
+            history,
+            predictor.catalog,
+            predictor.scale,
+            find_items=lambda items: _item_indices(predictor, items),
         )
-    ignored = [entries[position] for position in np.flatnonzero(indices < 0).tolist()]
-    return ResolvedUser(None, UserHistory(indices[known].astype(np.int32), levels[known]), ignored)
+    except HistoryError as error:
+        field = f"{field}[{error.index}]" + (".rating" if error.field == "rating" else "")
+        raise ApiError(422, f"{field}: {error}", field=field) from None
+    return ResolvedUser(None, parsed, [entries[place] for place in parsed.unknown])
 
 
 def _item_indices(predictor: Predictor, names: list[Any]) -> IntArray:
@@ -150,6 +157,45 @@ def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | 
         return predictor.new_items(ratings)
     except PredictionError as error:
         raise ApiError(422, str(error), field="new_items") from None
+
+
+# -- rankings ------------------------------------------------------------------------------------
+
+
+def criteria(predictor: Predictor) -> list[RankBy]:
+    """Return what items may be ranked by, the default first."""
+    interaction: list[RankBy] = ["interaction"] * (predictor.fitted.interaction_model is not None)
+    ratings: list[RankBy] = ["prediction", "threshold"]
+    return [*interaction, *(ratings if predictor.fitted.rates else [])]
+
+
+def rank_items(
+    model: LoadedModel,
+    user: ResolvedUser,
+    query: RankingFields,
+    *,
+    rated: Sequence[Any] = (),
+    texts: bool = False,
+) -> tuple[UserTopN, list[Any]]:
+    """Return the top-n items for a user, and the items of filters that are unknown.
+
+    `rated` are ids of further items to exclude; `texts` says that ids are texts.
+    """
+    predictor = model.predictor
+    candidates, unknown = known_ids(predictor, query.candidate_items, texts=texts)
+    excluded, more_unknown = known_ids(predictor, query.exclude_items, texts=texts)
+    if query.decades is not None:
+        of_decades = predictor.items.table[model.metadata.in_decades(query.decades)].tolist()
+        allowed = None if candidates is None else set(candidates)
+        candidates = [raw for raw in of_decades if allowed is None or raw in allowed]
+    top = predictor.ranked(
+        user.user,
+        history=user.history,
+        candidate_items=candidates,
+        exclude_items=[*(excluded or []), *rated] or None,
+        **{name: getattr(query, name) for name in _RANKING_OPTIONS},
+    )
+    return top, [*unknown, *more_unknown]
 
 
 # -- ratings -------------------------------------------------------------------------------------
@@ -271,7 +317,5 @@ def _stored_history(
     else:
         levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)
     used = np.flatnonzero((indices >= 0) & on_scale)
-    unknown = tuple(
-        stored.item_id for stored, index in zip(current, indices, strict=True) if index < 0
-    )
+    unknown = tuple(np.flatnonzero(indices < 0).tolist())
     return UserHistory(indices[used].astype(np.int32), levels[used], unknown, user)

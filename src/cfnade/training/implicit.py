@@ -141,14 +141,14 @@ class ImplicitTraining:
         began = time.monotonic()
         holdouts, rows = self._data()
         shape = DataShape.of(rows)
-        chosen = _affordable(shape, self.plan.seconds, max(1, len(holdouts)))
-        names = ", ".join(name for name in chosen if name != POPULARITY)
+        spaces = _affordable(shape, self.plan.seconds, max(1, len(holdouts)))
+        names = ", ".join(name for name in spaces if name != POPULARITY)
         self.callback.on_message(
             f"interactions: {names}; about {self.plan.seconds:.0f} s on two cores"
         )
         if not holdouts:
             return self._unvalidated(rows)
-        searches = self._search(holdouts, shape, chosen)
+        searches = self._search(holdouts, shape, spaces)
         blend, trials, sharpness = self._blend(holdouts, searches, shape)
         model = self._refit(rows, blend, trials, sharpness)
         seconds = {"total_seconds": round(time.monotonic() - began, 2)}
@@ -174,19 +174,19 @@ class ImplicitTraining:
     # -- steps --------------------------------------------------------------------------------
 
     def _search(
-        self, holdouts: Sequence[HoldOut], shape: DataShape, chosen: Mapping[str, SearchSpace]
+        self, holdouts: Sequence[HoldOut], shape: DataShape, spaces: Mapping[str, SearchSpace]
     ) -> dict[str, ComponentSearch]:
         frequent = [holdout.of_frequent_items() for holdout in holdouts]
-        budgets = self._budgets(holdouts, shape, chosen, self.plan.seconds)
+        budgets = self._budgets(holdouts, shape, spaces, self.plan.seconds)
         for name, seconds in budgets.items():
             self._progress.plan(name, seconds)
-        self._progress.plan(WEIGHTS, self._weights_seconds(holdouts, shape, chosen))
+        self._progress.plan(WEIGHTS, self._weights_seconds(holdouts, shape, spaces))
 
         def run(name: str) -> ComponentSearch:
             began = time.monotonic()
             search = ComponentSearch(
                 component_class(name),
-                chosen[name],
+                spaces[name],
                 frequent,
                 self.plan.seed,
                 self.plan.k,
@@ -199,9 +199,9 @@ class ImplicitTraining:
             self._tell(name, search, time.monotonic() - began)
             return search
 
-        dearest_first = sorted(chosen, key=lambda name: -budgets[name])
+        dearest_first = sorted(spaces, key=lambda name: -budgets[name])
         searches = self._in_parallel(run, dearest_first)
-        return {name: searches[name] for name in chosen}
+        return {name: searches[name] for name in spaces}
 
     def _in_parallel(self, function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
         """Call a function for each component; each call keeps to one thread.
@@ -219,10 +219,10 @@ class ImplicitTraining:
 
     def _tell(self, name: str, search: ComponentSearch, seconds: float) -> None:
         best, fits = search.best(), len(search.trials)
-        shown = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
+        fits_text = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
         self.callback.on_message(
-            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({shown}); "
-            f"at most {self._progress.seconds_left():.0f} s left"
+            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({fits_text}); "
+            f"about {self._progress.seconds_left():.0f} s left"
         )
         tried = self.facts.setdefault("tried", {})
         tried[name] = [trial.to_dict() for trial in search.trials]
@@ -239,8 +239,8 @@ class ImplicitTraining:
         default = self._default_trials(holdouts, searches, shape)
         if default not in options:
             options.insert(0, default)
-        found = [(*self._weights(holdouts, trials), trials) for trials in options]
-        blend, sharpness, trials = max(found, key=lambda one: one[0].ndcg)
+        blends = [(*self._weights(holdouts, trials), trials) for trials in options]
+        blend, sharpness, trials = max(blends, key=lambda one: one[0].ndcg)
         self.facts |= {
             "ndcg": round(blend.ndcg, 5),
             "k": self.plan.k,
@@ -257,20 +257,20 @@ class ImplicitTraining:
         seconds = default_seconds(shape.interactions)
         if self.plan.seconds <= seconds:
             return {name: search.best() for name, search in searches.items()}
-        chosen = _affordable(shape, seconds, len(holdouts))
-        budgets = self._budgets(holdouts, shape, chosen, seconds)
-        return {name: searches[name].best(budgets[name]) for name in chosen if name in searches}
+        spaces = _affordable(shape, seconds, len(holdouts))
+        budgets = self._budgets(holdouts, shape, spaces, seconds)
+        return {name: searches[name].best(budgets[name]) for name in spaces if name in searches}
 
     def _budgets(
         self,
         holdouts: Sequence[HoldOut],
         shape: DataShape,
-        chosen: Mapping[str, SearchSpace],
+        spaces: Mapping[str, SearchSpace],
         seconds: float,
     ) -> dict[str, float]:
         """Return the core seconds of each component, without those for the weights."""
-        weights = self._weights_seconds(holdouts, shape, chosen)
-        return share_budget(shape, chosen, CORES * seconds - weights, len(holdouts))
+        weights = self._weights_seconds(holdouts, shape, spaces)
+        return share_budget(shape, spaces, CORES * seconds - weights, len(holdouts))
 
     def _weights_seconds(
         self, holdouts: Sequence[HoldOut], shape: DataShape, names: Sized
@@ -309,11 +309,11 @@ class ImplicitTraining:
         users = np.arange(min(SHARPNESS_USERS, len(question.known)))
         known, answers = question.known.select(users), question.answers.select(users)
         observed = []
-        for one, wanted in ((known, answers), shorten(known, answers, self.plan.seed)):
+        for one, next_items in ((known, answers), shorten(known, answers, self.plan.seed)):
             total = np.zeros((len(one), holdout.rows.n_columns), np.float32)
             for name, component in kept.items():
                 add_standardized(component.scores(one), blend.weights[name], total)
-            observed.append(Observed(total, one, wanted))
+            observed.append(Observed(total, one, next_items))
         return fit_sharpness(observed)
 
     def _fitted(
@@ -374,34 +374,34 @@ def _times(ratings: Dataset) -> Any:
 
 def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, SearchSpace]:
     """Return the components that a budget has room for; always popularity and a cheapest one."""
-    spaces = {name: kind.search_space(shape) for name, kind in interaction_components().items()}
+    all_spaces = {name: kind.search_space(shape) for name, kind in interaction_components().items()}
     costs = {
         name: (1 + 2 * holdouts) * trial_seconds(component_class(name), shape, space.start)
-        for name, space in spaces.items()
+        for name, space in all_spaces.items()
         if space is not None
     }
     cheapest = min((name for name in costs if name != POPULARITY), key=lambda name: costs[name])
-    chosen, spent = dict[str, SearchSpace](), costs[cheapest]
+    spaces, spent = dict[str, SearchSpace](), costs[cheapest]
     for name, cost in costs.items():
-        space = spaces[name]
+        space = all_spaces[name]
         assert space is not None
         extra = 0.0 if name == cheapest else cost
         if name in (POPULARITY, cheapest) or spent + extra <= CORES * seconds:
-            chosen[name] = space
+            spaces[name] = space
             spent += extra
-    return chosen
+    return spaces
 
 
 def share_budget(
-    shape: DataShape, chosen: Mapping[str, SearchSpace], seconds: float, holdouts: int
+    shape: DataShape, spaces: Mapping[str, SearchSpace], seconds: float, holdouts: int
 ) -> dict[str, float]:
     """Share a budget among components; what the cheap ones leave goes to the dear ones."""
     most = {
         name: _most_seconds(component_class(name), shape, space, holdouts)
-        for name, space in chosen.items()
+        for name, space in spaces.items()
     }
-    budgets, left = dict[str, float](), len(chosen)
-    for name in sorted(chosen, key=lambda name: most[name]):
+    budgets, left = dict[str, float](), len(spaces)
+    for name in sorted(spaces, key=lambda name: most[name]):
         budgets[name] = min(most[name], max(0.0, seconds) / left)
         seconds, left = seconds - budgets[name], left - 1
     return budgets

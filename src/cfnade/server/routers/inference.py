@@ -22,12 +22,11 @@ from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import (
     ResolvedUser,
     find_items,
-    known_ids,
+    rank_items,
     resolve_item,
     resolve_new_items,
     resolve_user,
 )
-from cfnade.server.ranking import rank_items
 from cfnade.utils.cancellation import check_cancelled
 
 Row = dict[str, Any]
@@ -111,18 +110,9 @@ def predictions(model: LoadedModel, query: schemas.PredictionRequest) -> Row:
 
 
 def recommendations(model: LoadedModel, query: schemas.RecommendationRequest) -> Row:
-    predictor = model.predictor
-    user = resolve_user(predictor, query)
-    candidates, unknown = known_ids(predictor, query.candidate_items)
-    excluded, unknown_too = known_ids(predictor, query.exclude_items)
-    top = rank_items(model, user, query, candidates, excluded)
-    return {
-        "items": recommended_rows(model, top),
-        "n_hidden_items": top.n_hidden_items,
-        "min_ratings": top.min_ratings,
-        "unknown_items": [*unknown, *unknown_too],
-        "ignored": user.ignored,
-    }
+    user = resolve_user(model.predictor, query)
+    top, unknown = rank_items(model, user, query)
+    return ranking_rows(model, top, unknown) | {"ignored": user.ignored}
 
 
 def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
@@ -168,8 +158,17 @@ def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def recommended_rows(model: LoadedModel, top: UserTopN) -> list[Row]:
-    """Return a list of recommendations."""
+def ranking_rows(model: LoadedModel, top: UserTopN, unknown: list[Any]) -> Row:
+    """Return a ranking, with the items of its filters that are unknown."""
+    return {
+        "items": _recommended_rows(model, top),
+        "n_hidden_items": top.n_hidden_items,
+        "min_ratings": top.min_ratings,
+        "unknown_items": unknown,
+    }
+
+
+def _recommended_rows(model: LoadedModel, top: UserTopN) -> list[Row]:
     predictor = model.predictor
     if predictor.fitted.rates:
         values = top.predictions, top.probabilities, top.n_item_ratings

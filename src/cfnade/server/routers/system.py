@@ -14,7 +14,7 @@ from cfnade.server.dependencies import Model, Pool, Settings, json_response
 from cfnade.server.errors import problem_responses
 from cfnade.server.metrics import CONTENT_TYPE
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.ranking import criteria
+from cfnade.server.queries import criteria
 from cfnade.server.settings import MAX_ITEMS, MAX_N, MAX_RATINGS, ServerSettings
 
 router = APIRouter(tags=["system"])

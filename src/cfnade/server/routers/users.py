@@ -19,14 +19,13 @@ from cfnade.server.queries import (
     check_rating,
     id_index,
     item_names,
-    known_ids,
+    rank_items,
     rating_levels,
     resolve_stored_user,
     unknown_item,
     user_index,
 )
-from cfnade.server.ranking import rank_items
-from cfnade.server.routers.inference import recommended_rows
+from cfnade.server.routers.inference import ranking_rows
 
 Row = dict[str, Any]
 _BODY = (408, 413)
@@ -162,19 +161,13 @@ def user_recommendations(
 ) -> Row:
     predictor = model.predictor
     user = resolve_stored_user(predictor, user_id, stored)
-    candidates, unknown = known_ids(predictor, query.candidate_items, texts=True)
-    excluded, unknown_too = known_ids(predictor, query.exclude_items, texts=True)
-    if query.exclude_seen:
-        rated = [one.item_id for one in stored if id_index(predictor.items, one.item_id) >= 0]
-        excluded = [*(excluded or []), *(predictor.items.typed(item) for item in rated)]
-    top = rank_items(model, user, query, candidates, excluded)
-    return {
-        "items": recommended_rows(model, top),
-        "n_hidden_items": top.n_hidden_items,
-        "min_ratings": top.min_ratings,
-        "n_user_ratings": len(stored) if user.history is None else len(user.history),
-        "unknown_items": [*unknown, *unknown_too],
-    }
+    indices = [id_index(predictor.items, rating.item_id) for rating in stored]
+    rated = [predictor.items.raw(index) for index in indices if index >= 0]
+    top, unknown = rank_items(
+        model, user, query, rated=rated if query.exclude_seen else (), texts=True
+    )
+    n_user_ratings = len(stored) if user.history is None else len(user.history)
+    return ranking_rows(model, top, unknown) | {"n_user_ratings": n_user_ratings}
 
 
 # -- rows ----------------------------------------------------------------------------------------

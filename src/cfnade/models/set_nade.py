@@ -25,13 +25,13 @@ import torch
 from torch import Tensor, nn
 
 from cfnade.models.batch import Context, require_shape
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
 
 
-class ChoiceNetwork(nn.Module):
+class SetNADENetwork(nn.Module):
     """Parameters are zero until a start or a checkpoint fills them."""
 
-    def __init__(self, config: ChoiceConfig) -> None:
+    def __init__(self, config: SetNADEConfig) -> None:
         super().__init__()
         self.config = config
         M, K, H = config.columns, config.levels, config.hidden
@@ -81,7 +81,7 @@ def log_choices(scores: Tensor, context: Context) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DrawnSets:
+class SetTargets:
     """Contexts and targets of some people, as one step of training draws them."""
 
     context: Context
@@ -91,7 +91,7 @@ class DrawnSets:
     weights: Tensor  # (T,) w_t |T|^{-γ}
 
 
-def choice_cost(network: ChoiceNetwork, drawn: DrawnSets) -> Tensor:
+def set_nade_cost(network: SetNADENetwork, drawn: SetTargets) -> Tensor:
     """The mean over people of what their targets cost, without decay. Returns a scalar."""
     logs = network.log_choices(drawn.context, drawn.context_weights)
     return -(drawn.weights * logs[drawn.rows, drawn.columns]).sum() / drawn.context.size

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from cfnade.exceptions import ModelError
 from cfnade.models.batch import Context
-from cfnade.models.choice_network import ChoiceNetwork, DrawnSets, choice_cost
-from cfnade.models.config import ChoiceConfig
+from cfnade.models.config import SetNADEConfig
+from cfnade.models.set_nade import SetNADENetwork, SetTargets, set_nade_cost
 
 M = 5
 
 
-def network(levels: int = 1, *, usual: float = 2.5, columns: int = M) -> ChoiceNetwork:
+def network(levels: int = 1, *, usual: float = 2.5, columns: int = M) -> SetNADENetwork:
     torch.manual_seed(levels)
-    config = ChoiceConfig(columns=columns, levels=levels, hidden=4, usual=usual)
-    made = ChoiceNetwork(config).double()
+    config = SetNADEConfig(columns=columns, levels=levels, hidden=4, usual=usual)
+    made = SetNADENetwork(config).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_(0.0, 0.8)
@@ -36,7 +36,7 @@ def context_of(rows: list[list[int]], levels: list[list[int]] | None = None) -> 
     return Context(sizes.cumsum(0), flat, torch.tensor([*chain(*kinds)], dtype=torch.int64))
 
 
-def chances(model: ChoiceNetwork, known: list[int], levels: list[int]) -> Tensor:
+def chances(model: SetNADENetwork, known: list[int], levels: list[int]) -> Tensor:
     """p(i | C) from the formula, an item at a time. Returns (M,)."""
     total = torch.zeros(model.config.hidden, dtype=torch.float64)
     for item, level in zip(known, levels, strict=True):
@@ -85,12 +85,12 @@ def test_a_pick_that_counts_twice_is_two_in_the_sum_and_in_the_count() -> None:
         model.hidden(context, even[:1])
 
 
-def drawn(rows: list[list[int]], targets: list[list[int]], weights: list[float]) -> DrawnSets:
+def drawn(rows: list[list[int]], targets: list[list[int]], weights: list[float]) -> SetTargets:
     """People with these contexts, whose targets count so much each."""
     context = context_of(rows)
     whose = [row for row, own in enumerate(targets) for _ in own]
     each = [weight for weight, own in zip(weights, targets, strict=True) for _ in own]
-    return DrawnSets(
+    return SetTargets(
         context,
         torch.ones(len(context.columns), dtype=torch.float64),
         torch.tensor(whose),
@@ -110,13 +110,13 @@ def test_orderless_cost_has_the_mean_of_the_exact_one(picked: list[int]) -> None
         for known in combinations(picked, size):
             targets = [item for item in picked if item not in known]
             one = drawn([list(known)], [targets], [D / len(targets)])
-            mean += float(choice_cost(model, one)) / (D * comb(D, size))
+            mean += float(set_nade_cost(model, one)) / (D * comb(D, size))
     assert mean == pytest.approx(exact, rel=1e-12)
 
 
 def test_a_cost_is_the_mean_over_people_with_the_weights_of_targets() -> None:
     model = network()
-    found = choice_cost(model, drawn([[0], [], [2, 3]], [[1, 4], [2], []], [0.5, 2.0, 9.0]))
+    found = set_nade_cost(model, drawn([[0], [], [2, 3]], [[1, 4], [2], []], [0.5, 2.0, 9.0]))
     first, second = chances(model, [0], [0]), chances(model, [], [])
     expected = -(0.5 * (first[1].log() + first[4].log()) + 2.0 * second[2].log()) / 3
     torch.testing.assert_close(found, expected)
@@ -134,6 +134,6 @@ def test_wrong_fields_are_refused() -> None:
     good: dict[str, Any] = {"columns": 3, "levels": 1, "hidden": 2, "usual": 1.0}
     for name, value in product(good, (0, -1, "x")):
         with pytest.raises(ModelError, match=name):
-            ChoiceConfig(**good | {name: value})
+            SetNADEConfig(**good | {name: value})
     with pytest.raises(ModelError, match="are not those of a choice"):
-        ChoiceConfig.from_dict(good | {"factors": 3})
+        SetNADEConfig.from_dict(good | {"factors": 3})
