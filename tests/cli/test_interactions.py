@@ -52,7 +52,10 @@ def test_items_that_are_taken_up_again_are_evaluated_on_request(
         (["3=5"], "'3=5': this model has no ratings; give '3' alone"),
         (["999"], "'999' is not an item id, and this model knows no titles; give an id"),
         ([], "give one user: --user ID, --history FILE, or ITEM"),
-        (["3", "--balance", "0.3"], "this model knows no ratings; leave it out"),
+        (
+            ["3", "--balance", "0.3"],
+            "--balance 0.3: concerns ratings, and this model was trained on interactions",
+        ),
     ],
 )
 def test_what_makes_no_sense_without_ratings_is_refused(
