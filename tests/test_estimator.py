@@ -6,6 +6,7 @@ import ast
 import copy
 import logging
 import math
+import pydoc
 import re
 from dataclasses import replace
 from inspect import signature
@@ -115,6 +116,19 @@ def test_set_params_changes_the_next_fit_and_returns_the_estimator(parts: Split)
     direct = CFNADE(**{**SMALL, "epochs": 1, "seed": 4})
     assert estimator.get_params() == direct.get_params()
     assert bits(estimator.fit(parts)) == bits(direct.fit(parts))
+
+
+def test_help_documents_every_parameter_and_shows_nothing_private() -> None:
+    documented = re.findall(r"^ {8}(\w+): ", CFNADE.__doc__ or "", re.MULTILINE)
+    assert documented[: len(signature(CFNADE).parameters)] == [*signature(CFNADE).parameters]
+    for name, method in vars(CFNADE).items():
+        if callable(method) and not name.startswith("_"):
+            parameters = [*signature(method).parameters][1:]
+            text = method.__doc__ or ""
+            if "arguments are those" not in text.replace("\n", " ") and name != "set_params":
+                assert all(f"{parameter}:" in text or "`deep`" in text for parameter in parameters)
+    text = pydoc.plain(pydoc.render_doc(CFNADE))
+    assert not re.findall(r"^ \|  _[a-z]\w*\(", text, re.MULTILINE)
 
 
 def test_a_wrong_name_is_refused_and_nothing_is_set() -> None:

@@ -115,7 +115,7 @@ class CFNADE:
         n_items_: Number of items in training.
         history_: A record of each epoch: cost, validation scores, learning rate, seconds.
         diverged_: Why training ended early with the best weights so far; None if it did not.
-        fitted_: The model; `fitted_.facts` says how it was trained.
+        fitted_: The model; `fitted_.facts` has the metadata of its training.
         predictor_: Answers all questions, by raw id.
     """
 
@@ -606,7 +606,7 @@ class CFNADE:
         return not self._ready().fitted.context.implicit
 
 
-_DEFAULTS = {name: one.default for name, one in inspect.signature(CFNADE).parameters.items()}
+_DEFAULTS = {name: p.default for name, p in inspect.signature(CFNADE).parameters.items()}
 
 
 def _are_equal(value: Any, default: Any) -> bool:
@@ -654,15 +654,15 @@ def _fitted_model(init_model: CFNADE | str | Path | None) -> FittedModel | None:
 def _to_json(value: Any) -> Any:
     """Return a parameter, or several, as JSON can hold it; `_from_json` is the inverse."""
     if isinstance(value, Mapping):
-        return {name: _to_json(one) for name, one in value.items()}
+        return {name: _to_json(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_to_json(one) for one in value]
+        return [_to_json(entry) for entry in value]
     return value
 
 
 def _from_json(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _from_json(one) for name, one in value.items()}
+        return {name: _from_json(entry) for name, entry in value.items()}
     return tuple(map(_from_json, value)) if isinstance(value, list) else value

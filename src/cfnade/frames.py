@@ -47,7 +47,7 @@ def to_frame(frame: pl.DataFrame, library: Library | None, *columns: Any) -> pl.
         for name in frame.columns
     }
     result: Any = nw.from_dict(data, backend=library).to_native()
-    indexed = [one for one in columns if library == library_of(one) == "pandas"]
+    indexed = [column for column in columns if library == library_of(column) == "pandas"]
     if indexed:
         result.index = indexed[0].index
     return result  # type: ignore[no-any-return]  # polars unless another library is asked for
@@ -95,12 +95,12 @@ def to_histories(histories: Any, *, rated: bool) -> Any:
     return histories
 
 
-def _columns(table: nw.DataFrame[Any], names: Sequence[str], what: str) -> Any:
+def _columns(table: nw.DataFrame[Any], names: Sequence[str], noun: str) -> Any:
     """Return rows of these columns, by name, or by position if there are no others."""
     if not set(names) <= set(table.columns):
         if len(table.columns) != len(names):
             raise PredictionError(
-                f"{what} came as a table with columns {', '.join(map(repr, table.columns))}; it "
+                f"{noun} came as a table with columns {', '.join(map(repr, table.columns))}; it "
                 f"needs {', '.join(names)}"
             )
         names = table.columns

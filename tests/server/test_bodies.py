@@ -12,6 +12,7 @@ from tests.server.given import JSON, TestClient
 
 from cfnade.server import schemas
 from cfnade.server.settings import (
+    MAX_COLONS,
     MAX_FIELDS,
     MAX_ITEMS,
     MAX_NEW_ITEM_RATINGS,
@@ -91,6 +92,7 @@ def test_valid_requests_are_far_from_the_bounds() -> None:
     for model in REQUESTS:
         assert len(model.model_fields) < MAX_FIELDS / 2
     objects = MAX_RATINGS + MAX_NEW_ITEMS * (2 + MAX_NEW_ITEM_RATINGS)
+    assert 2 * objects + 30_000 < MAX_COLONS
     assert objects + MAX_ITEMS < MAX_VALUES
 
 

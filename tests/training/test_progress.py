@@ -173,6 +173,13 @@ def test_the_time_left_is_right_within_a_factor_of_two(slowness: float) -> None:
     assert max(errors) < 2
 
 
+def test_early_stopping_is_expected_long_before_the_last_epoch() -> None:
+    stage = Stage("user", member=0, epochs=100, patience=5)
+    run = Run([stage])
+    run.train(stage, 25, 3.0)
+    assert max(run.errors(until=0.5)) < 2
+
+
 def test_models_without_an_estimate_are_timed_by_their_own_epochs() -> None:
     stages = [Stage("user", member=number, epochs=10) for number in range(3)]
     run = Run(stages)

@@ -125,8 +125,8 @@ def _arrays(model: FittedModel) -> Arrays:
     """Return the arrays of the model by the names that docs/checkpoint.md lists."""
     arrays: Arrays = {}
     for number, member in enumerate(model.members):
-        own = member.arrays().items()
-        arrays |= {f"members/{number}/{name}": array for name, array in own}
+        saved = member.arrays().items()
+        arrays |= {f"members/{number}/{name}": array for name, array in saved}
     if model.interaction_model is not None:
         interactions = model.interaction_model.arrays()
         arrays |= {f"implicit/{name}": array for name, array in interactions.items()}

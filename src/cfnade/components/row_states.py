@@ -118,7 +118,7 @@ class RowStates(ABC):
         for ratings, rows, places in rows_in_pieces(
             pairs.rows, pairs.row, self.output.table.shape[2]
         ):
-            part = pairs.take(places)
+            part = pairs if len(places) == len(pairs.row) else pairs.take(places)
             states, which = self.states(ratings, serial=pairs.serial), rows
             held = np.flatnonzero(leaves_out(part))
             if len(held):
@@ -267,10 +267,14 @@ def rows_in_pieces(
     """
     if not len(rows):
         return
-    if len(data) == 1:
-        numbers, local = np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
+    if len(data) == 1 or len(rows) == 1:
+        numbers, local = rows[:1], np.zeros(len(rows), np.int64)
     else:
         numbers, local = np.unique(rows, return_inverse=True)
+    if len(numbers) == 1:
+        ratings = take_rows(data.offsets, data.columns, data.levels, numbers)
+        yield ratings, local, np.arange(len(rows))
+        return
     counts = data.offsets[numbers + 1] - data.offsets[numbers]
     asked = np.bincount(local, minlength=len(counts))
     sizes = np.cumsum(width * (1 + asked) + counts)

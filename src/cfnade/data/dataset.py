@@ -214,8 +214,8 @@ class Dataset(Memo):
         import polars as pl
 
         columns = {"item": self.item_ids, "title": self.titles, "genres": self.genres}
-        known = {name: column for name, column in columns.items() if column is not None}
-        table = pl.DataFrame([pl.Series(name, c.tolist()) for name, c in known.items()])
+        present = {name: column for name, column in columns.items() if column is not None}
+        table = pl.DataFrame([pl.Series(name, c.tolist()) for name, c in present.items()])
         return table if self.item_features is None else table.hstack(self.item_features)
 
     def ids(self, axis: Axis) -> IdArray:
@@ -450,6 +450,6 @@ def match_tables(ids: npt.NDArray[Any], earlier: npt.NDArray[Any]) -> IntArray:
     Whole numbers and texts that are written alike are the same: a store has both as texts.
     """
     if (ids.dtype == object) != (earlier.dtype == object):
-        ids, earlier = (np.array([str(one) for one in some], object) for some in (ids, earlier))
+        ids, earlier = (np.array([str(raw) for raw in table], object) for table in (ids, earlier))
     before = {raw: place for place, raw in enumerate(earlier.tolist())}
     return np.array([before.get(raw, -1) for raw in ids.tolist()], np.int64)

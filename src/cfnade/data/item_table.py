@@ -78,8 +78,8 @@ def join_item_table(ratings: Dataset, items: Any) -> Dataset:
     features = matched.drop("item", "title", "genres", "is_known", strict=False)
     if features.width:
         before = ratings.item_features
-        known = features if before is None else before.drop(features.columns, strict=False)
-        changed["item_features"] = features if before is None else known.hstack(features)
+        other_features = features if before is None else before.drop(features.columns, strict=False)
+        changed["item_features"] = features if before is None else other_features.hstack(features)
     return ratings.replace(**changed)
 
 

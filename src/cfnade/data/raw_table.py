@@ -447,7 +447,7 @@ def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.S
     subject = f"{locate(row)}: time {_quoted(str(texts[row]))}"
     if not fitting:
         raise DateError(f"{subject} is neither {_DATE}, nor in another common format; {_hint()}")
-    least = min(one.null_count() for one in fitting.values())
+    least = min(values.null_count() for values in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
     name, values = next(iter(best.items()))
     swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))

@@ -59,7 +59,7 @@ class Catalog:
         if not isinstance(item, str) or self.titles is None:
             return self.ids.index(item)
         is_number = item.strip().lstrip("+-").isdecimal()
-        if is_number and not self.ids.are_texts and not self._matches.named(item):
+        if is_number and not self.ids.are_texts and not self._matches.items_named(item):
             return self.ids.index(item)  # an id in the wrong type, which is said
         items = self._surely(item) or (self._containing(item) if self._guesses else [])
         return -1 if self.ids.are_texts and not items else self._only(items, item)
@@ -111,7 +111,7 @@ class Catalog:
         """Items of this id, title or name; several of them are for the caller to tell apart."""
         if self.ids.are_texts and (index := self.ids.index(text)) >= 0:
             return [index]
-        same = self._folded.get(text.strip().casefold()) or self._matches.named(text)
+        same = self._folded.get(text.strip().casefold()) or self._matches.items_named(text)
         if same:
             return same
         match = self._matches.match(text)

@@ -32,10 +32,10 @@ class UserHistory:
     items: IndexArray  # (c,)
     levels: LevelArray  # (c,)
     unknown: tuple[int, ...] = ()
-    """Positions of entries whose items are unknown to the model."""
+    """Positions of entries prefix items are unknown to the model."""
     user: int = -1
-    """By index, if it is somebody of the data: their weights are used, and these ratings in place
-    of those that the model knew."""
+    """Index of a known user, prefix weights are used, with these ratings instead of those in the
+    model; -1: a new user."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -43,10 +43,10 @@ class UserHistory:
 
 def check_users(users: Any, history: Any, histories: Any = None) -> None:
     """Check that a question is about known users, a new one, or several new ones."""
-    given = sum(one is not None for one in (users, history, histories))
-    if given == 0:
+    count = sum(argument is not None for argument in (users, history, histories))
+    if count == 0:
         raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
-    if given > 1:
+    if count > 1:
         raise PredictionError("give either users or a history, not both")
 
 
@@ -98,17 +98,17 @@ def parse_history(
     levels = _levels(scale, pairs, "of item")
     indices = _item_indices(raws, catalog) if find_items is None else find_items(raws)
     _check_repeats(raws, indices)
-    known = indices >= 0
-    unknown = np.flatnonzero(~known).tolist()
+    is_known = indices >= 0
+    unknown = np.flatnonzero(~is_known).tolist()
     if unknown and find_items is None:
-        some = ", ".join(repr(raws[place]) for place in unknown[:5])
+        shown = ", ".join(repr(raws[place]) for place in unknown[:5])
         _log.warning(
             "%d of %d items in a history are unknown to the model and were left out: %s",
             len(unknown),
             len(pairs),
-            some + (", …" if len(unknown) > 5 else ""),
+            shown + (", …" if len(unknown) > 5 else ""),
         )
-    return UserHistory(indices[known].astype(np.int32), levels[known], tuple(unknown))
+    return UserHistory(indices[is_known].astype(np.int32), levels[is_known], tuple(unknown))
 
 
 def _item_indices(raws: list[Any], catalog: Catalog) -> IntArray:
@@ -125,24 +125,25 @@ def _item_indices(raws: list[Any], catalog: Catalog) -> IntArray:
 
 def user_entities(histories: Sequence[UserHistory], context: Dataset) -> Entities:
     """Return the users of these histories, as queries have them."""
-    ratings = [(one.items, one.levels) for one in histories]
-    users, K = [one.user for one in histories], len(context.scale)
+    ratings = [(history.items, history.levels) for history in histories]
+    users, K = [history.user for history in histories], len(context.scale)
     return Entities.of_histories(users, ratings, context.n_items, K)
 
 
 def parse_new_items(
-    given: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
+    new_items: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
 ) -> dict[Any, Entities]:
-    """Check them and look up their users."""
-    if given is None:
+    """Check the ratings of new items and look up their users."""
+    if new_items is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(new_items, Mapping):
         raise PredictionError(
             "new_items is a mapping from new items to what users rated them, such as "
-            f"{{'A new film': {{user: 4}}}}; got a {type(given).__name__}"
+            f"{{'A new film': {{user: 4}}}}; got a {type(new_items).__name__}"
         )
     return {
-        name: _read_item(name, ratings, catalog, users, scale) for name, ratings in given.items()
+        name: _read_item(name, ratings, catalog, users, scale)
+        for name, ratings in new_items.items()
     }
 
 
@@ -173,23 +174,21 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
     return Entities.of_histories([-1], [(indices, levels)], len(users.table), len(scale))
 
 
-# -- ratings beside ids ---------------------------------------------------------------------------
+# -- ids and ratings ---------------------------------------------------------------------------
 
 
 def _interactions(history: Any) -> list[tuple[Any, Any]]:
-    """What was picked, where there are no stars: items one by one, or with anything beside them."""
+    """Return the items of a history without ratings, given alone or in pairs with anything."""
     if isinstance(history, Mapping):
         return [(raw, 1.0) for raw in history]
     if not isinstance(history, Iterable) or isinstance(history, str | bytes):
-        raise PredictionError(
-            f"a history is a list of items that were picked; got {_brief(history)}"
-        )
+        raise PredictionError(f"a history is a list of items; got {_brief(history)}")
     entries = list(history)
-    return [(one[0] if isinstance(one, tuple | list) and one else one, 1.0) for one in entries]
+    return [(raw[0] if isinstance(raw, tuple | list) and raw else raw, 1.0) for raw in entries]
 
 
-def _pairs(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
-    """Ids with ratings; an error begins with `what` it is and says what the ids are `of`."""
+def _pairs(history: Any, subject: str, noun: str) -> list[tuple[Any, Any]]:
+    """Return ids with ratings; `subject` and `noun` are for the error: "a history is", "item"."""
     if isinstance(history, Mapping):
         return list(history.items())
     if isinstance(history, Iterable) and not isinstance(history, str | bytes):
@@ -197,27 +196,27 @@ def _pairs(history: Any, what: str, of: str) -> list[tuple[Any, Any]]:
         if all(isinstance(entry, tuple | list) and len(entry) == 2 for entry in entries):
             return [(raw, rating) for raw, rating in entries]
     raise PredictionError(
-        f"{what} a mapping from {of} ids to ratings, or pairs of them; got {_brief(history)}"
+        f"{subject} a mapping from {noun} ids to ratings, or pairs of them; got {_brief(history)}"
     )
 
 
-def _levels(scale: Scale, pairs: list[tuple[Any, Any]], whose: str) -> LevelArray:
-    """The ratings as levels of a scale; `whose` stands before an id in an error. Returns (n,)."""
-    levels, on_scale = scale.levels_of(_numbers(pairs, whose))
+def _levels(scale: Scale, pairs: list[tuple[Any, Any]], prefix: str) -> LevelArray:
+    """Return the ratings as levels of a scale, (n,); `prefix` precedes an id in an error."""
+    levels, on_scale = scale.levels_of(_numbers(pairs, prefix))
     if not on_scale.all():
         place = int(np.argmin(on_scale))
         raw, rating = pairs[place]
         raise HistoryError(
             place,
             "rating",
-            f"rating {rating!r} {whose} {raw!r} is off the model's scale {scale}; allowed are "
+            f"rating {rating!r} {prefix} {raw!r} is off the model's scale {scale}; allowed are "
             f"{_allowed(scale)}",
         )
     return levels
 
 
-def _numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
-    """The ratings, which must be finite numbers. Returns (n,)."""
+def _numbers(pairs: list[tuple[Any, Any]], prefix: str) -> FloatArray:
+    """Return the ratings, which must be finite numbers, (n,)."""
     ratings = [rating for _, rating in pairs]
     if set(map(type, ratings)) <= {int, float}:
         try:
@@ -227,12 +226,12 @@ def _numbers(pairs: list[tuple[Any, Any]], whose: str) -> FloatArray:
         if np.isfinite(values).all():
             return values
     return np.array(
-        [_number(place, f"{whose} {raw!r}", rating) for place, (raw, rating) in enumerate(pairs)],
+        [_number(place, f"{prefix} {raw!r}", rating) for place, (raw, rating) in enumerate(pairs)],
         np.float64,
     )
 
 
-def _number(place: int, whose: str, rating: Any) -> float:
+def _number(place: int, prefix: str, rating: Any) -> float:
     if not isinstance(rating, bool) and isinstance(rating, Real):
         try:
             value = float(rating)
@@ -240,7 +239,7 @@ def _number(place: int, whose: str, rating: Any) -> float:
             value = math.inf
         if math.isfinite(value):
             return value
-    raise HistoryError(place, "rating", f"rating {rating!r} {whose} is not a finite number")
+    raise HistoryError(place, "rating", f"rating {rating!r} {prefix} is not a finite number")
 
 
 def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:

@@ -16,7 +16,7 @@ from cfnade.inference.scorer import Scorer
 from cfnade.inference.top_n import Candidates
 from cfnade.utils.caching import locked_cached_property
 
-_SHOWN = 5  # items in an error message
+_MAX_SHOWN = 5  # items in an error message
 
 MAX_MIN_RATINGS, MAX_HIDDEN = 20, 0.25
 """Largest default of `min_ratings`, and the largest fraction of ratings that it hides."""
@@ -69,11 +69,13 @@ class ItemFilters:
         raw = listed(items)[0]
         indices = self._catalog.indices(raw)
         raw = raw.tolist() if isinstance(raw, np.ndarray) else raw
-        unknown = [one for one, index in zip(raw, indices, strict=True) if index < 0]
+        unknown = [item for item, index in zip(raw, indices, strict=True) if index < 0]
         if unknown:
-            some = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if unknown[_SHOWN:] else "")
+            names = ", ".join(map(repr, unknown[:_MAX_SHOWN])) + (
+                ", …" if unknown[_MAX_SHOWN:] else ""
+            )
             raise PredictionError(
-                f"{name} contains items that are unknown to the model: {some}; leave them out "
+                f"{name} contains items that are unknown to the model: {names}; leave them out "
                 "(find_items searches by title)"
             )
         return indices
@@ -93,21 +95,23 @@ class ItemFilters:
         """Return which items have any of these genres, (M,)."""
         if not isinstance(genres, Iterable):
             raise PredictionError(f"genres (={genres!r}) must be a genre or a list of genres")
-        wanted = [genres] if isinstance(genres, str) else list(genres)
+        genre_names = [genres] if isinstance(genres, str) else list(genres)
         masks = self.genres
         if not masks:
             reason = "the data of this model have no genres; leave it out"
             message = f"genres: {reason}"
-            raise PredictionError(message, field="genres", value=wanted, reason=reason)
+            raise PredictionError(message, field="genres", value=genre_names, reason=reason)
         names = {name.casefold(): name for name in masks}
-        for one in wanted:
-            if not isinstance(one, str) or one.casefold() not in names:
+        for name in genre_names:
+            if not isinstance(name, str) or name.casefold() not in names:
                 raise PredictionError(
-                    f"genres: unknown genre {one!r}; the data have {', '.join(masks)}"
+                    f"genres: unknown genre {name!r}; the data have {', '.join(masks)}"
                 )
-        if not wanted:
+        if not genre_names:
             raise PredictionError(f"genres is empty; give one of {', '.join(masks)}")
-        return np.asarray(np.logical_or.reduce([masks[names[one.casefold()]] for one in wanted]))
+        return np.asarray(
+            np.logical_or.reduce([masks[names[name.casefold()]] for name in genre_names])
+        )
 
 
 def default_min_ratings(n_ratings: IntArray) -> int:

@@ -117,8 +117,8 @@ class RankingOptions:
 
     def _check_fit(self, name: str, value: Any, rank_by: RankBy, *criteria: RankBy) -> None:
         if value is not None and rank_by not in criteria:
-            wanted = " or ".join(option("rank_by", criterion) for criterion in criteria)
-            raise _error(name, value, f"needs {wanted}; lists are ranked by {rank_by}")
+            needed = " or ".join(option("rank_by", criterion) for criterion in criteria)
+            raise _error(name, value, f"needs {needed}; lists are ranked by {rank_by}")
 
     def _checked_threshold(self, scale: Scale) -> float:
         if self.threshold is None:

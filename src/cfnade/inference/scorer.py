@@ -140,7 +140,7 @@ class MemberScorer:
     def _of_user(
         self, users: Entities, number: int, items: IntArray, *, leave_one_out: bool = True
     ) -> Query:
-        some = users.take(np.array([number]))
+        some = users if len(users) == 1 else users.take(np.array([number]))
         zeros = np.zeros(len(items), np.int64)
         options = {"leave_one_out": leave_one_out, "serial": True}
         return Query.of_users(self._context, some, zeros, items, **options)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cfnade.kernels.spelling import Spellings
+from cfnade.kernels.edit_distance import EditDistances
 
 _YEAR = re.compile(r"\s*\((\d{4})(?:\s*[-–]\s*(?:\d{4})?)?\)\s*$")
 _ALIAS = re.compile(r"\(([^()]*)\)")
@@ -98,7 +98,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _numeral(word: str, place: int) -> str:
-    """Roman numerals as digits; a letter alone only where it can hardly be a word or a name."""
+    """Roman numerals as digits; a single letter only where it can hardly be a word or a name."""
     if word in _LETTER_NUMERALS and (word == "i" or place == 0):
         return word
     return _ROMAN.get(word, word)
@@ -127,22 +127,22 @@ class TitleMatch:
         """
         title = parse(text)
         year = title.year if year is None else year
-        named = self._named(title)
+        matches = self._items_named(title)
         if year is None:
-            return _only(named)
-        same, near = self._in_year(named, year, 0), self._in_year(named, year, 1)
+            return _only(matches)
+        same, near = self._in_year(matches, year, 0), self._in_year(matches, year, 1)
         if same or near:
             return _only(same or near)
-        undated = {item for item in named if self._parsed[item].year is None}
+        undated = {item for item in matches if self._parsed[item].year is None}
         return _only(undated) if undated else _only(self._in_year(self._partly(title), year, 0))
 
-    def named(self, text: str) -> list[int]:
+    def items_named(self, text: str) -> list[int]:
         """All items of this name; of this year, if the text has one."""
         title = parse(text)
-        named = self._named(title)
-        return sorted(named if title.year is None else self._in_year(named, title.year, 0))
+        matches = self._items_named(title)
+        return sorted(matches if title.year is None else self._in_year(matches, title.year, 0))
 
-    def _named(self, title: Title) -> set[int]:
+    def _items_named(self, title: Title) -> set[int]:
         """By the main name if an item has it, otherwise by the others."""
         for name in title.names:
             if items := self._by_name.get(name.key):
@@ -161,7 +161,7 @@ class TitleMatch:
 
     def _in_year(self, items: Iterable[int], year: int, apart: int) -> set[int]:
         years = ((item, self._parsed[item].year) for item in items)
-        return {item for item, own in years if own is not None and abs(own - year) <= apart}
+        return {item for item, found in years if found is not None and abs(found - year) <= apart}
 
 
 def _only(items: set[int]) -> int | None:
@@ -177,7 +177,7 @@ _UNFINISHED, _NOT_FIRST, _NOT_ALONE, _EDIT = 0.6, 0.5, 0.5, 2.0
 """What it costs that a word is a beginning only, that the title begins with another word or holds
 more words, and each edit."""
 _MISSING, _ENOUGH = 6.0, 0.6  # a word that is not there; the letters that must be
-_WORSE = 4.0  # than the best: is not shown beside it
+_WORSE = 4.0  # items that cost so much more than the best are not listed
 _STEM = 4  # letters of a word before the last one that may be a beginning
 _MOST_WORDS, _MOST_LETTERS = 12, 200
 
@@ -192,18 +192,18 @@ class TitleSearch:
         self._items = np.array([item for item, _ in names], np.int64)  # by name
         words = [name.words for _, name in names]
         self._years = np.array([self.parsed[item].year or 0 for item, _ in names], np.int64)
-        self._lengths = np.array([len(one) for one in words], np.int64)
-        vocabulary = sorted({word for one in words for word in one})
+        self._lengths = np.array([len(name_words) for name_words in words], np.int64)
+        vocabulary = sorted({word for name_words in words for word in name_words})
         self._places = {word: place for place, word in enumerate(vocabulary)}
-        self._vocabulary, self._spellings = vocabulary, Spellings(vocabulary)
-        self._firsts = np.array([self._places[one[0]] for one in words], np.int64)
+        self._vocabulary, self._spellings = vocabulary, EditDistances(vocabulary)
+        self._firsts = np.array([self._places[name_words[0]] for name_words in words], np.int64)
         self._index(words)
         keys = sorted((name.key, place) for place, (_, name) in enumerate(names))
         self._keys, self._key_names = [key for key, _ in keys], [place for _, place in keys]
 
     def _index(self, words: list[tuple[str, ...]]) -> None:
         """Which names hold a word: those from offsets[word] on."""
-        pairs = sorted((self._places[word], name) for name, one in enumerate(words) for word in one)
+        pairs = sorted((self._places[word], name) for name, ws in enumerate(words) for word in ws)
         self._names = np.array([name for _, name in pairs], np.int64)
         held = np.array([word for word, _ in pairs], np.int64)
         self._offsets = np.searchsorted(held, np.arange(len(self._places) + 1))
@@ -211,17 +211,17 @@ class TitleSearch:
     def search(self, text: str, limit: int) -> tuple[IntArray, FloatArray]:
         """Items whose titles fit best, and what each costs (0: the very title). Both (≤ limit,)."""
         title = parse(text[:_MOST_LETTERS])
-        nothing = np.empty(0, np.int64), np.empty(0)
+        empty = np.empty(0, np.int64), np.empty(0)
         if not title.names or not len(self._items):
-            return nothing
-        asked = title.names[0].words[:_MOST_WORDS]
-        costs = self._fitting(asked)
+            return empty
+        query = title.names[0].words[:_MOST_WORDS]
+        costs = self._fitting(query)
         if title.year is not None:
             costs[self._years != title.year] += _EDIT
-        elif len(asked) > 1 and len(asked[-1]) == 4 and asked[-1].isdecimal():
+        elif len(query) > 1 and len(query[-1]) == 4 and query[-1].isdecimal():
             # A number at the end is a word of the title or its year.
-            dated = self._fitting(asked[:-1])
-            costs = np.minimum(costs, np.where(self._years == int(asked[-1]), dated, np.inf))
+            dated = self._fitting(query[:-1])
+            costs = np.minimum(costs, np.where(self._years == int(query[-1]), dated, np.inf))
         by_item = np.full(len(self.parsed), np.inf)
         np.minimum.at(by_item, self._items, costs)
         near = np.flatnonzero(by_item <= by_item.min() + _WORSE)
@@ -232,24 +232,24 @@ class TitleSearch:
 
     # -- what names cost ----------------------------------------------------------------------
 
-    def _fitting(self, asked: tuple[str, ...]) -> FloatArray:
+    def _fitting(self, query: tuple[str, ...]) -> FloatArray:
         """What each name costs; edits are tried if nothing fits without. Returns (names,)."""
-        costs = self._costs(asked, edits=False)
-        self._squeezed("".join(asked), costs)
+        costs = self._costs(query, edits=False)
+        self._squeezed("".join(query), costs)
         if costs.min() >= _EDIT:
-            costs = np.minimum(costs, self._costs(asked, edits=True))
+            costs = np.minimum(costs, self._costs(query, edits=True))
         return costs
 
-    def _costs(self, asked: tuple[str, ...], *, edits: bool) -> FloatArray:
-        """What each name costs, ∞ if too little of what was asked is in it. Returns (names,)."""
+    def _costs(self, query: tuple[str, ...], *, edits: bool) -> FloatArray:
+        """What each name costs, ∞ if it has too little of the query. Returns (names,)."""
         count = len(self._items)
         total, missing, letters = np.zeros(count), np.zeros(count), np.zeros(count)
         first = np.zeros(count, bool)
-        for place, word in enumerate(asked):
-            near = self._near(word, edits=edits, last=place == len(asked) - 1)
+        for place, word in enumerate(query):
+            near = self._near(word, edits=edits, last=place == len(query) - 1)
             cost = np.full(count, np.inf)
             for price in sorted({price for price, _ in near}, reverse=True):
-                same = [places for one, places in near if one == price]
+                same = [places for cost_of, places in near if cost_of == price]
                 words = np.concatenate(same)
                 cost[self._holding(words)] = price
                 first |= (place == 0) & np.isin(self._firsts, words)
@@ -257,10 +257,10 @@ class TitleSearch:
             total += np.where(there, cost, _MISSING)
             missing += ~there
             letters += np.where(there, len(word), 0)
-        alone = (self._lengths == len(asked)) & (missing == 0)
-        total += np.where(first | alone, 0.0, _NOT_FIRST) + np.where(alone, 0.0, _NOT_ALONE)
-        # What is not there may be made up for by the rest, if that is there as it was asked for.
-        enough = (letters >= _ENOUGH * sum(map(len, asked))) & (total - _MISSING * missing < _EDIT)
+        is_whole = (self._lengths == len(query)) & (missing == 0)
+        total += np.where(first | is_whole, 0.0, _NOT_FIRST) + np.where(is_whole, 0.0, _NOT_ALONE)
+        # Missing words are accepted if the rest is there without edits.
+        enough = (letters >= _ENOUGH * sum(map(len, query))) & (total - _MISSING * missing < _EDIT)
         total[(missing > 0) & ~(enough & edits)] = np.inf
         return total
 
@@ -279,8 +279,8 @@ class TitleSearch:
             near += [(_EDIT * n, np.flatnonzero(needed == n)) for n in range(1, most + 1)]
             if last:
                 needed = self._spellings.edits(word, most, prefix=True)
-                some = [np.flatnonzero(needed == n) for n in range(1, most + 1)]
-                near += [(_EDIT * n + _UNFINISHED, part) for n, part in enumerate(some, 1)]
+                found = [np.flatnonzero(needed == n) for n in range(1, most + 1)]
+                near += [(_EDIT * n + _UNFINISHED, part) for n, part in enumerate(found, 1)]
         return near
 
     def _holding(self, words: IntArray) -> IntArray:

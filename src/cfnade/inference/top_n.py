@@ -153,6 +153,8 @@ def _some(
 
 
 def _part(users: Entities, first: int, step: int) -> Entities:
+    if first == 0 and len(users) <= step:
+        return users
     return users.take(np.arange(first, min(first + step, len(users))))
 
 

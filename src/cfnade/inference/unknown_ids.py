@@ -37,23 +37,22 @@ def with_unknown(
 ) -> Predictions:
     """Return the answers as `unknown` says; None: means, with a warning.
 
-    masks (n,) say which users, and which items, of the cells are unknown.
+    masks (n,) are True for unknown users, and for unknown items.
     """
     affected = masks[0] | masks[1]
     if unknown == "mean" or not affected.any():
         return answers
     names = (("user", "users"), ("item", "items"))
-    who = [
+    subjects = [
         _described(ids, mask, *words)
         for ids, mask, words in zip(cells, masks, names, strict=True)
         if mask.any()
     ]
-    subject, verb = " and ".join(who), "is" if sum(_distinct(cells, masks)) == 1 else "are"
+    subject, verb = " and ".join(subjects), "is" if sum(_distinct(cells, masks)) == 1 else "are"
     if unknown == "raise":
         raise PredictionError(
-            f"{subject} {verb} unknown to the model; use {option('unknown', 'mean')} to "
-            "predict means, or "
-            f"{option('unknown', 'nan')}"
+            f"{subject} {verb} unknown to the model; {option('unknown', 'mean')} predicts means, "
+            f"{option('unknown', 'nan')} returns NaN"
         )
     if unknown is None:
         n = int(affected.sum())
@@ -73,17 +72,19 @@ def with_unknown(
 def _distinct(
     cells: tuple[Sequence[Any], Sequence[Any]], masks: tuple[BoolArray, BoolArray]
 ) -> list[int]:
-    return [len(_some(ids, mask)) for ids, mask in zip(cells, masks, strict=True)]
+    return [len(_unknown_ids(ids, mask)) for ids, mask in zip(cells, masks, strict=True)]
 
 
-def _some(ids: Sequence[Any], mask: BoolArray) -> list[Any]:
+def _unknown_ids(ids: Sequence[Any], mask: BoolArray) -> list[Any]:
     """Return the unknown ids, each once."""
-    some = (ids[place] for place in np.flatnonzero(mask).tolist())
-    return list(dict.fromkeys(one.item() if isinstance(one, np.generic) else one for one in some))
+    unknown = (ids[place] for place in np.flatnonzero(mask).tolist())
+    return list(
+        dict.fromkeys(raw.item() if isinstance(raw, np.generic) else raw for raw in unknown)
+    )
 
 
 def _described(ids: Sequence[Any], mask: BoolArray, noun: str, plural: str) -> str:
-    some = _some(ids, mask)
-    if len(some) == 1:
-        return f"{noun} {some[0]!r}"
-    return f"{len(some):,} {plural} (such as {some[0]!r})"
+    unknown = _unknown_ids(ids, mask)
+    if len(unknown) == 1:
+        return f"{noun} {unknown[0]!r}"
+    return f"{len(unknown):,} {plural} (such as {unknown[0]!r})"

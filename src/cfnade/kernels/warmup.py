@@ -40,8 +40,8 @@ from cfnade.kernels import (
     top_k,
 )
 from cfnade.kernels.block_sampling import BlockSampler
+from cfnade.kernels.edit_distance import EditDistances
 from cfnade.kernels.sampling import GroupedBatch, RowSampler
-from cfnade.kernels.spelling import Spellings
 
 if TYPE_CHECKING:
     from cfnade.kernels.engine import Engine
@@ -258,7 +258,7 @@ def _infer() -> None:
     criterion = top_k.Criterion(ends, 1.0, ends[None], 1)
     for bound in (top_k.mean_levels(scores, ends), top_k.criterion_bounds(scores, criterion)[0]):
         top_k.keep_candidates(bound, bound, 1, allowed)
-    Spellings(["a"]).edits("a", 1)
+    EditDistances(["a"]).edits("a", 1)
     interactions = top_k.log_softmax(np.zeros((1, 2), np.float32))
     blending.add_standardized(interactions, 1.0, interactions.copy())
     least = top_k.nth_largest(interactions, 1)

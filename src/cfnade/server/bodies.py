@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from cfnade.server.errors import ApiError
-from cfnade.server.settings import MAX_FIELDS, MAX_VALUES
+from cfnade.server.settings import MAX_COLONS, MAX_FIELDS, MAX_VALUES
 
 
 class JsonRequest(Request):
@@ -39,7 +39,9 @@ class JsonRoute(APIRoute):
 
 def parse_json(body: bytes) -> Any:
     """Parse a body and refuse one with more arrays, objects or fields than any valid one has."""
-    # Parsing creates an object for each bracket, so they are counted first.
+    # Parsing creates an object for each bracket and each field, so they are counted first.
+    if body.count(b":") > MAX_COLONS:
+        raise ApiError(422, f"the body has more than {MAX_COLONS:,} fields; send fewer")
     if body.count(b"[") + body.count(b"{") > MAX_VALUES:
         raise ApiError(422, f"the body has more than {MAX_VALUES:,} arrays and objects; send fewer")
     try:

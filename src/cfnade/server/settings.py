@@ -34,6 +34,8 @@ MAX_TEXT = 300
 MAX_TOKEN_SECONDS = 86_400
 MAX_FIELDS = 50
 """Fields of one object of a body; no valid one has as many."""
+MAX_COLONS = 85_000
+"""In one body: those of all fields of the largest valid one, and 30,000 in titles."""
 MAX_VALUES = 30_000
 """Arrays and objects of one body, more than any valid one has."""
 

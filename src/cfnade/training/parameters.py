@@ -76,8 +76,8 @@ def plan_from_parameters(
             "start; leave it out, or init_model"
         )
     elif is_automatic(side, None, described):
-        own = {name: parameters[name] for name in TRAINING if parameters[name] is not None}
-        plan = plan_continuation(init_model, own | dict(parameters["training_options"] or {}))
+        values = {name: parameters[name] for name in TRAINING if parameters[name] is not None}
+        plan = plan_continuation(init_model, values | dict(parameters["training_options"] or {}))
         implicit = plan_implicit(ratings, parameters["learn_interactions"], plan.members, seed=seed)
         return replace(plan, implicit=implicit)
     plan = plan_side(
@@ -92,10 +92,14 @@ def plan_from_parameters(
 
 def model_fields(parameters: Parameters) -> dict[str, Any]:
     """Return the fields of a model; None where the side's default recipe decides."""
-    own = {name: parameters[name] for name in ARCHITECTURE} | {"time": parameters["use_timestamps"]}
-    own = {name: value for name, value in own.items() if value is not None or name == "factors"}
+    values = {name: parameters[name] for name in ARCHITECTURE} | {
+        "time": parameters["use_timestamps"]
+    }
+    values = {
+        name: value for name, value in values.items() if value is not None or name == "factors"
+    }
     recipe = default_recipe(parameters["side"], _checked_ridge(parameters))
-    return recipe.model | own
+    return recipe.model | values
 
 
 def training_options(parameters: Parameters) -> TrainingConfig:
@@ -113,9 +117,9 @@ def training_options(parameters: Parameters) -> TrainingConfig:
                 f"training_options contain {name!r}, which is a parameter itself; write "
                 f"CFNADE({name}={further[name]!r})"
             )
-    own = {name: parameters[name] for name in TRAINING if parameters[name] is not None}
+    values = {name: parameters[name] for name in TRAINING if parameters[name] is not None}
     recipe = default_recipe(parameters["side"], _checked_ridge(parameters))
-    return training_config(recipe.training.to_dict() | own | dict(further), "CFNADE")
+    return training_config(recipe.training.to_dict() | values | dict(further), "CFNADE")
 
 
 def _checked_ridge(parameters: Parameters) -> int | None:

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfnade.kernels.spelling import Spellings
+from cfnade.kernels.edit_distance import EditDistances
 
 WORDS = st.text("abcé", max_size=6)
 
@@ -33,12 +33,12 @@ def literal(a: str, b: str) -> int:
 
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_edits_are_counted_up_to_the_most(word: str, texts: list[str], most: int) -> None:
-    edits = Spellings(texts).edits(word, most)
+    edits = EditDistances(texts).edits(word, most)
     assert edits.tolist() == [min(literal(word, text), most + 1) for text in texts]
 
 
 @given(WORDS, st.lists(WORDS, max_size=8), st.integers(0, 3))
 def test_of_a_prefix_the_nearest_beginning_counts(word: str, texts: list[str], most: int) -> None:
-    edits = Spellings(texts).edits(word, most, prefix=True)
+    edits = EditDistances(texts).edits(word, most, prefix=True)
     nearest = [min(literal(word, text[:n]) for n in range(len(text) + 1)) for text in texts]
     assert edits.tolist() == [min(n, most + 1) for n in nearest]

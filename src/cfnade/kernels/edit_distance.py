@@ -1,4 +1,4 @@
-"""Edits between a word and many others: letters wrong, missing, added, or swapped with the next."""
+"""Edit distances of a word to many others: substitutions, deletions, insertions, transpositions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 64
 def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: Any) -> None:
     """out[i] = edits from the word to the i-th text, or to a beginning of it; most+1 if more."""
     n = len(word)
-    lines = np.empty((3, n + 1), np.int64)  # by letters of the word: one, two texts' letters back
+    lines = np.empty((3, n + 1), np.int64)  # by letters of the word: of one and two letters before
     for i in range(len(offsets) - 1):
         begin, length = offsets[i], offsets[i + 1] - offsets[i]
         out[i] = most + 1
@@ -28,16 +28,16 @@ def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: 
             lines[0, j] = j
         nearest = n if prefix or length == 0 else most + 1
         for t in range(1, min(length, n + most) + 1):
-            now, back, twice = lines[t % 3], lines[(t - 1) % 3], lines[(t - 2) % 3]
+            now, previous, before_previous = lines[t % 3], lines[(t - 1) % 3], lines[(t - 2) % 3]
             now[0] = t
             least = t
             letter = letters[begin + t - 1]
             for j in range(1, n + 1):
-                cost = min(back[j] + 1, now[j - 1] + 1)
-                cost = min(cost, back[j - 1] + (word[j - 1] != letter))
+                cost = min(previous[j] + 1, now[j - 1] + 1)
+                cost = min(cost, previous[j - 1] + (word[j - 1] != letter))
                 swapped = t > 1 and j > 1 and word[j - 2] == letter
                 if swapped and word[j - 1] == letters[begin + t - 2]:
-                    cost = min(cost, twice[j - 2] + 1)
+                    cost = min(cost, before_previous[j - 2] + 1)
                 now[j] = cost
                 least = min(least, cost)
             if prefix:
@@ -50,8 +50,8 @@ def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: 
             out[i] = nearest
 
 
-class Spellings:
-    """Texts to compare words with."""
+class EditDistances:
+    """Distances to fixed texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(int)
