@@ -49,7 +49,7 @@ def test_unknown_ids_get_means_nan_or_an_error(model: CFNADE, method: str, new: 
     np.testing.assert_array_equal(gaps[~affected], means[~affected])
     message = (
         r"^user 4711 and 2 items \(such as 999\) are unknown to the model; "
-        r"use unknown=\"mean\" to predict means, or unknown=\"nan\"$"
+        r"unknown=\"mean\" predicts means, unknown=\"nan\" returns NaN$"
     )
     with pytest.raises(PredictionError, match=message):
         ask(model, method, new=new, unknown="raise")

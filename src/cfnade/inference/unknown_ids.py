@@ -51,9 +51,8 @@ def with_unknown(
     subject, verb = " and ".join(subjects), "is" if sum(_distinct(cells, masks)) == 1 else "are"
     if unknown == "raise":
         raise PredictionError(
-            f"{subject} {verb} unknown to the model; use {option('unknown', 'mean')} to "
-            "predict means, or "
-            f"{option('unknown', 'nan')}"
+            f"{subject} {verb} unknown to the model; {option('unknown', 'mean')} predicts means, "
+            f"{option('unknown', 'nan')} returns NaN"
         )
     if unknown is None:
         n = int(affected.sum())
