@@ -39,8 +39,8 @@ HEAD = """# The paper's tables and figures, run again
 
 Made by `python -m experiments report` from the records under `results/`; nothing here is typed.
 Each section names the command that runs it; `--only ENTRY --rerun` repeats one row.
-`docs/results/reproduction.md` says what the protocol is and where it differs from the paper's text and
-code; `LOG.md` is the diary, failures included.
+`docs/results/reproduction.md` says what the protocol is and where it differs from the paper's
+text and code; `LOG.md` is the diary, failures included.
 
 RMSE on test, mean ± standard deviation over splits where there are several. Configurations were
 chosen by validation, in processes that held no test rating, and scored on test once. Seconds are

@@ -117,7 +117,9 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_navigation_names_every_page_once() -> None:
     listed = re.findall(r"((?:[\w-]+/)*[\w-]+\.(?:md|ipynb))$", SITE, re.MULTILINE)
-    pages = [str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.suffix in (".md", ".ipynb")]
+    pages = [
+        str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.suffix in (".md", ".ipynb")
+    ]
     assert sorted(listed) == sorted(pages)
 
 

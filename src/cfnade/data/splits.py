@@ -86,7 +86,8 @@ def split(dataset: Dataset, name: str) -> Split:
 
     Args:
         dataset: Ratings or interactions.
-        name: Name of the protocol with its arguments, such as "paper:1"; see docs/concepts/evaluation.md.
+        name: Name of the protocol with its arguments, such as "paper:1". See
+            docs/concepts/evaluation.md.
 
     Returns:
         The training, validation, test and fold-in parts.
