@@ -135,7 +135,7 @@ def test_the_reference_documents_all_public_names() -> None:
 
 def test_source_files_cite_pages_that_exist() -> None:
     for path in (ROOT / "src").rglob("*.py"):
-        for page in re.findall(r"docs/[\w/-]+\.\w+", path.read_text(encoding="utf-8")):
+        for page in re.findall(r"docs/[\w/-]+\.(?:md|ipynb)", path.read_text(encoding="utf-8")):
             assert (ROOT / page).exists(), f"{path}: {page}"
 
 
