@@ -30,7 +30,7 @@ SECTIONS: dict[str, Section] = {
     "joint_netflix": tables.compared,
 }
 
-GUIDE = FOLDER.parent / "docs" / "reproduction.md"
+GUIDE = FOLDER.parent / "docs" / "results" / "reproduction.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 PAPERS = ("table1_ml1m", "table2_ml10m", "table3_netflix")
 SHORT = ("table1_ml1m", "table3_netflix", "ml100k", "ablations")

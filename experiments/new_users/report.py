@@ -18,7 +18,7 @@ from experiments.runner import RESULTS
 from experiments.tables import markdown_table
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "new_users.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "new-users.md"
 RECORDS = ResultsFile(RESULTS / "new_users.jsonl", ("name",))
 
 
