@@ -32,7 +32,7 @@ from cfnade.exceptions import (
     TrainingError,
 )
 from cfnade.recipes import load_recipe
-from cfnade.training.parameters import model_fields, training_options
+from cfnade.training.parameters import model_fields, plan_from_parameters, training_options
 from cfnade.training.steps import KernelStepper
 
 SMALL: dict[str, Any] = {
@@ -690,7 +690,7 @@ def test_interactions_are_taken_from_tables_and_evaluated() -> None:
     [
         ({"side": "user"}, r"side \(='user'\) is for ratings"),
         ({"hidden": (5,)}, r"hidden \(=\(5,\)\) is for ratings"),
-        ({"time_budget": 3}, r"time_budget \(=3\) is for ratings"),
+        ({"time_budget": -1.0}, r"time_budget \(=-1.0\) must be"),
         ({"learn_interactions": False}, r"learn_interactions \(=False\) is for ratings"),
         ({"seed": -1}, "seed"),
     ],
@@ -700,6 +700,13 @@ def test_what_is_said_of_ratings_is_refused_of_interactions(
 ) -> None:
     with pytest.raises(TrainingError, match=message):
         CFNADE(**wrong).fit(INTERACTIONS)
+
+
+def test_the_time_budget_of_interactions_is_in_minutes() -> None:
+    changed: dict[str, Any] = {"time_budget": 0.5}
+    plan = plan_from_parameters(CFNADE(**changed).get_params(), changed, INTERACTIONS)
+    assert plan.implicit is not None
+    assert plan.implicit.seconds == 30
 
 
 def test_interactions_are_not_continued(picked: CFNADE) -> None:

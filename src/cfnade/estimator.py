@@ -85,8 +85,9 @@ class CFNADE:
             always learned in this way.
 
     Args: Training
-        time_budget: Minutes of training on two cores, for side "auto". None: 12 to 40 seconds. A
-            longer budget never gives a worse validation score.
+        time_budget: Minutes of training on two cores, for side "auto" and for data without
+            ratings. None: 12 to 40 seconds, without ratings 15 to 90. A longer budget never gives
+            a worse validation score.
         epochs: Maximum number of epochs. This and the following: None for the value of the side's
             default recipe.
         batch_rows: Rows of a batch.

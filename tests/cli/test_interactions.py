@@ -28,6 +28,14 @@ def test_somebody_new_names_what_they_picked(shell: Shell, model: Path) -> None:
     assert all(f'"item": {item}' in done.out for item in listed)
 
 
+def test_explain_prints_the_effect_of_each_interaction(shell: Shell, model: Path) -> None:
+    expected = Predictor.load(model).explain(item=7, history=[3, 5])
+    printed = shell("explain", model, "7", "3", "5").out
+    for row in expected.to_dicts():
+        assert f"{100 * row['prediction_without']:.3f} %" in printed
+        assert f"{row['lift']:.2f}" in printed
+
+
 def test_items_that_are_taken_up_again_are_evaluated_on_request(
     shell: Shell, model: Path, tmp_path: Path
 ) -> None:

@@ -158,7 +158,7 @@ def _print_interaction_effects(console: Console, frame: Any) -> None:
     table = _table("item", "without it", "lift")
     for row in frame.to_dicts():
         times = Text(f"{row['lift']:.2f}", "green" if row["lift"] > 1 else "red")
-        table.add_row(_label(row), f"{100 * row['without']:.3f} %", times)
+        table.add_row(_label(row), f"{100 * row['prediction_without']:.3f} %", times)
     console.print(table)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel
 from cfnade.recipes import default_recipe, training_config
+from cfnade.training.implicit import implicit_plan
 from cfnade.training.plan import (
     TrainingPlan,
     is_automatic,
@@ -56,7 +57,10 @@ def plan_from_parameters(
     side, seed = parameters["side"], parameters["seed"]
     if ratings.implicit:
         _refuse_rating_parameters(changed)
-        return TrainingPlan(implicit=plan_implicit(ratings, True, (), seed=seed))
+        minutes = parameters["time_budget"]
+        if minutes is not None:
+            check_scalar("time_budget", minutes, float, Gt(0), error=TrainingError)
+        return TrainingPlan(implicit=implicit_plan(ratings, seed=seed, time_budget=minutes))
     described = {name: changed[name] for name in _MODEL if name in changed}
     if init_model is None:
         further = {
@@ -131,7 +135,7 @@ def _checked_ridge(parameters: Parameters) -> int | None:
 
 def _refuse_rating_parameters(changed: Parameters) -> None:
     """Refuse parameters of rating models for data without ratings."""
-    names = [*_MODEL, *_OPTIONAL, "training_options", "side", "time_budget"]
+    names = [*_MODEL, *_OPTIONAL, "training_options", "side"]
     if changed.get("learn_interactions") is False:
         names.append("learn_interactions")
     for name in names:
