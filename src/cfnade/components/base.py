@@ -7,7 +7,7 @@ user. Code outside this package does not distinguish kinds of components.
 
 Nothing here needs torch before a component is fitted or trained. To add a component: a subclass in
 a module of its own with `@register` (`tests/components/toy.py` is an example), its import in
-`registry.py`, and a line in `tests/components/cases.py`.
+`new_member.py`, and its cases in `tests/components/`: see docs/project/architecture.md.
 """
 
 from __future__ import annotations
