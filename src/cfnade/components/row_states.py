@@ -211,7 +211,8 @@ def leaves_out(pairs: Pairs) -> Array:
 
 def ratings_of(rows: CsrRows) -> RowRatings:
     """Return the ratings of all these rows."""
-    return take_rows(rows.offsets, rows.columns, rows.levels, np.arange(len(rows)))
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())
+    return RowRatings(np.array(rows.offsets), numbers, *map(np.array, (rows.columns, rows.levels)))
 
 
 def known_levels(rows: CsrRows, row: IntArray, column: IntArray) -> IntArray:
