@@ -4,11 +4,11 @@
     python benchmarks/scale.py --network     also through networks of limited rate (as root)
 
 A rank's processor seconds a step are fitted by a + c / R: a is what every rank does itself, c what
-they share. Its bytes follow the formula of docs/ranks.md. A step of R machines takes then
+they share. Its bytes follow the formula of docs/how-to/scale.md. A step of R machines takes then
 (a + c / R) / cores + bytes / rate + 5 · log2(2R) · delay. With --network each rank lives in a
 network namespace of its own behind a token bucket (tc tbf: the kernel at hand has no netem, so no
 delay could be tried), and the seconds that a lower rate costs are set beside the model's. Processor
-seconds are used because they can be measured on a busy machine; docs/scale.md has figures.
+seconds are used because they can be measured on a busy machine; docs/how-to/scale.md has figures.
 """
 
 from __future__ import annotations

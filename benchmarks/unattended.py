@@ -5,7 +5,7 @@
 Makes synthetic ratings of the shape of Netflix, runs the three commands one after the other as a
 person would, each on so many processes of one thread, and prints the minutes and the peak memory
 of each. What WORK holds is gone on with: a second run after a stopped one completes it.
-docs/scale.md has what was seen.
+docs/how-to/scale.md has what was seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a table of your own, with your own ids and scale, to predictions as a table.
 
 python examples/own_ratings.py                # a made-up table of books
-python examples/own_ratings.py ratings.csv    # yours: CSV, Parquet, … (see docs/data.md)
+python examples/own_ratings.py ratings.csv    # yours: CSV, Parquet, … (see docs/how-to/own-data.md)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole comparison of docs/comparison.md, resumable: python -m experiments.comparison
+"""The whole comparison of docs/results/comparison.md, resumable: python -m experiments.comparison
 
 Every preset on u1…u5 of MovieLens 100K and the authors' five splits of MovieLens 1M; slow ones on
 fewer. Netflix is fitted only if named, with the models that can be fitted there in an hour. Results

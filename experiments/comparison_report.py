@@ -1,4 +1,4 @@
-"""Write docs/comparison.md and its pictures from results/comparison.jsonl.
+"""Write docs/results/comparison.md and its pictures from results/comparison.jsonl.
 
     python -m experiments.comparison_report
 
@@ -22,7 +22,7 @@ from experiments.tables import markdown_table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-DOCS = HERE.parent / "docs"
+DOCS = HERE.parent / "docs" / "results"
 SETS = {"ml-1m": "MovieLens 1M", "ml-100k": "MovieLens 100K", "netflix": "Netflix"}
 ELSEWHERE = {"ml-10m": "MovieLens 10M"}
 TUNED = ("ml-1m", "ml-100k")
@@ -226,7 +226,7 @@ def main() -> None:
         lines += section(data, papers[data])
     lines += [*sources(papers["ml-1m"]), *elsewhere(papers), *settings()]
     write_text(DOCS / "comparison.md", "\n".join(lines).rstrip() + "\n")
-    print("docs/comparison.md", file=sys.stderr)
+    print("docs/results/comparison.md", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m experiments.defaults --workers 2           # all that has no record yet
     python -m experiments.defaults filmtrust --seeds 0 1 2
     python -m experiments.defaults --again cfnade bfm     # these once more, the others as they were
-    python -m experiments.defaults --report               # only docs/defaults.md
+    python -m experiments.defaults --report               # only docs/results/defaults.md
 
 Each set is cut by "paper:SEED". A rival that is tuned takes the settings that are best on the
 validation part, and is then fitted again to training and validation ratings together; with its

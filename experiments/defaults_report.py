@@ -1,4 +1,4 @@
-"""The tables of docs/defaults.md, from the records of defaults.py."""
+"""The tables of docs/results/defaults.md, from the records of defaults.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from experiments.new_users.report import write_section
 from experiments.tables import markdown_table
 
-_DOCS = Path(__file__).resolve().parents[1] / "docs" / "defaults.md"
+_DOCS = Path(__file__).resolve().parents[1] / "docs" / "results" / "defaults.md"
 _COLUMNS = [
     ("means", False),
     ("means", True),

@@ -1,4 +1,4 @@
-"""Top-n recommendation: the figures of docs/lists.md, each from a command of its own.
+"""Top-n recommendation: the figures of docs/results/lists.md, each from a command of its own.
 
     python -m experiments.ranking people   held-out users of MovieLens 1M, five seeds, paired
     python -m experiments.ranking rated    lists of rating data: MovieLens 1M, authors:1234
@@ -7,7 +7,7 @@
     python -m experiments.ranking search   iALS tuned on some of the users of Netflix
     python -m experiments.ranking rivals   EASE, iALS and both together on the same users
     python -m experiments.ranking compared every preset of top-n models on MovieLens 1M
-    python -m experiments.ranking report   docs/lists.md from the records
+    python -m experiments.ranking report   docs/results/lists.md from the records
 
 Every choice is made on validation; each test part is scored once a run. Records are in
 results/ranking.jsonl, those of `compared` in results/comparison.jsonl.

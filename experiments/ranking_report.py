@@ -1,4 +1,4 @@
-"""Write docs/lists.md from the records of ranking.py and of `cfnade compare --ranking`."""
+"""Write docs/results/lists.md from the records of ranking.py and of `cfnade compare --ranking`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cfnade_baselines.results_file import ResultsFile
 from experiments.runner import RESULTS
 from experiments.tables import markdown_table
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "lists.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "lists.md"
 _HEAD = """# How good lists are
 
 Made by `python -m experiments.ranking` from `experiments/results/`; nothing is typed by hand.
 The figures of cfnade are those of release 0.2, before the components of
-[picks.md](picks.md). On your data: `cfnade compare DATA --ranking`.
+[implicit feedback](../how-to/implicit-feedback.md). On your data: `cfnade compare DATA --ranking`.
 NDCG@100 and recall (of at most k: R@k) as in Liang et al. (2018); ± is the standard error over
 people.
 """

@@ -1,4 +1,4 @@
-"""docs/fresh.md and its picture, from what experiments/replay.py wrote.
+"""docs/results/refresh.md and its picture, from what experiments/replay.py wrote.
 
 python -m experiments.replay_report experiments/results/replay.jsonl
 """
@@ -28,8 +28,8 @@ def main() -> None:
     given.add_argument("records", type=Path)
     lines = [json.loads(line) for line in given.parse_args().records.read_text().splitlines()]
     head, parts = lines[0], lines[1:]
-    _draw(parts, ROOT / "docs" / "fresh.svg")
-    (ROOT / "docs" / "fresh.md").write_text(_page(head, parts))
+    _draw(parts, ROOT / "docs" / "results" / "refresh.svg")
+    (ROOT / "docs" / "results" / "refresh.md").write_text(_page(head, parts))
 
 
 def _page(head: dict[str, Any], parts: list[dict[str, Any]]) -> str:
@@ -74,7 +74,7 @@ went over HTTP differs from that by {gap:.0e} stars at most.
 
 {_table(parts, whole)}
 
-![Prequential RMSE of each part](fresh.svg)
+![Prequential RMSE of each part](refresh.svg)
 
 | asked | reached |
 |---|---|

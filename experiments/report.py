@@ -30,7 +30,7 @@ SECTIONS: dict[str, Section] = {
     "joint_netflix": tables.compared,
 }
 
-GUIDE = FOLDER.parent / "docs" / "reproduction.md"
+GUIDE = FOLDER.parent / "docs" / "results" / "reproduction.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 PAPERS = ("table1_ml1m", "table2_ml10m", "table3_netflix")
 SHORT = ("table1_ml1m", "table3_netflix", "ml100k", "ablations")
@@ -39,8 +39,8 @@ HEAD = """# The paper's tables and figures, run again
 
 Made by `python -m experiments report` from the records under `results/`; nothing here is typed.
 Each section names the command that runs it; `--only ENTRY --rerun` repeats one row.
-`docs/reproduction.md` says what the protocol is and where it differs from the paper's text and
-code; `LOG.md` is the diary, failures included.
+`docs/results/reproduction.md` says what the protocol is and where it differs from the paper's
+text and code; `LOG.md` is the diary, failures included.
 
 RMSE on test, mean ± standard deviation over splits where there are several. Configurations were
 chosen by validation, in processes that held no test rating, and scored on test once. Seconds are

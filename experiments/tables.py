@@ -213,8 +213,8 @@ def costs_only(plan: Plan, records: Records) -> str:
     head = ["model", "test RMSE", "paper", "run on", "ratings", "epochs", "seconds", "threads"]
     return (
         f"The file of {plan.data} was not at hand, so the column of its RMSE stays empty; the "
-        "command above fills it wherever the file is found (docs/data.md). The recipe was run from "
-        "file to score on made-up ratings in the same format and of the same size "
+        "command above fills it wherever the file is found (docs/how-to/own-data.md). The recipe "
+        "was run from file to score on made-up ratings in the same format and of the same size "
         "(`python -m experiments.shape_ml10m FOLDER`, then the command with `--data FOLDER`); "
         "their RMSE says nothing about the real ones and is not shown.\n\n"
     ) + markdown_table([*head, "peak memory"], lines)

@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TITLES = {
     "ours": "CF-NADE, both sides",
     "start": "factor analysis",
-    "near": "factor analysis and what is near",
+    "near": "factor analysis with neighborhood",
     "cornac": "Cornac, MF with biases",
     "myfm": "myFM, ids",
 }

@@ -92,19 +92,6 @@ def test_each_example_says_how_to_run_it(name: str) -> None:
     assert f"python examples/{name}.py" in text.split('"""')[1]
 
 
-def test_the_code_on_the_page_about_python_runs(
-    own_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All of it, from top to bottom, in a folder with the file that it speaks of."""
-    monkeypatch.chdir(own_file.parent)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
-    assert len(blocks) >= 5
-    known: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "docs/python.md", "exec"), known)
-    assert number(r"RMSE ([\d.]+)", capsys.readouterr().out) > 0
-
-
 def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixture[str]) -> None:
     from cfnade import split
     from cfnade.data.synthetic import synthetic_interactions

@@ -321,7 +321,7 @@ def test_an_effect_of_others_is_the_prediction_without_theirs(user: int) -> None
         frame = by_level(scorer, stored(fitted.context, user), item)
         assert set(frame["rating"].to_list()) == {values[k] for k in others.values()}
         for rating, count, prediction, gone in frame.select(
-            "rating", "count", "prediction", "without"
+            "rating", "count", "prediction", "prediction_without"
         ).iter_rows():
             level = values.tolist().index(rating)
             cells = [(u, item) for u, k in others.items() if k == level]

@@ -12,8 +12,8 @@ model of ours does not wait for LensKit; a change of the baselines' code or of t
 them again. --recorded takes the scores of the baselines, and of recipes that are not run, from the
 record of the same split instead; differences from them then have no standard errors.
 
---save adds a record per data set to results/new_users.jsonl and renews docs/new_users.md; without
-it, scores are only printed, as is right for a development seed.
+--save adds a record per data set to results/new_users.jsonl and renews docs/results/new-users.md;
+without it, scores are only printed, as is right for a development seed.
 """
 
 from __future__ import annotations

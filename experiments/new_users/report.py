@@ -1,4 +1,4 @@
-"""Write the section of docs/new_users.md about accuracy from results/new_users.jsonl.
+"""Write the section of docs/results/new-users.md about accuracy from results/new_users.jsonl.
 
 python -m experiments.new_users.report
 """
@@ -18,7 +18,7 @@ from experiments.runner import RESULTS
 from experiments.tables import markdown_table
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "new_users.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "new-users.md"
 RECORDS = ResultsFile(RESULTS / "new_users.jsonl", ("name",))
 
 

@@ -515,7 +515,7 @@ class CFNADE:
     # -- files --------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, with_context: bool = True) -> None:
-        """Write the model into a folder; docs/checkpoint.md describes its files.
+        """Write the model into a folder; docs/reference/file-formats.md describes its files.
 
         Args:
             folder: Created if it does not exist; a model in it is replaced.

@@ -316,7 +316,7 @@ def test_twins_are_found_and_said_to_be_why(trained: Any) -> None:
     assert liked > disliked + 0.5
     why = predictor.explain(history=fan, item=film)
     assert why["item"][0] == film ^ 1
-    assert why["change"][0] > 0.2
+    assert why["difference"][0] > 0.2
 
 
 def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> None:

@@ -1,4 +1,4 @@
-"""docs/comparison.md repeats what was measured, and says what was not."""
+"""docs/results/comparison.md repeats what was measured, and says what was not."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_the_best_question_is_that_of_brute_force(
     history = {int(raws[item]): values[level] for item, level in rated.items()}
     asked = predictor.suggest_items_to_rate(history=history, n=4)
     known = dict(rated)
-    for item, reduction in asked.select("item", "reduction").iter_rows():
+    for item, reduction in asked.select("item", "uncertainty_reduction").iter_rows():
         open_ = set(range(len(raws))) - set(known)
         expected = brute_force(predictor, known, open_)
         best = max(expected, key=lambda one: expected[one].mean())
@@ -135,7 +135,7 @@ def test_nothing_is_asked_twice_or_against_a_wish(predictor: Predictor) -> None:
     assert not set(first[:2]) & set(second["item"])
     assert len(second) == len(raws) - 2
     assert second["item"].n_unique() == len(second)
-    assert second.columns == ["rank", "item", "title", "reduction", "n_item_ratings"]
+    assert second.columns == ["rank", "item", "title", "uncertainty_reduction", "n_item_ratings"]
     with pytest.raises(PredictionError, match="n "):
         predictor.suggest_items_to_rate(history={}, n=0)
 
@@ -150,5 +150,5 @@ def test_what_few_can_answer_is_not_asked_first(predictor: Predictor) -> None:
 def test_without_a_posterior_the_best_known_come_first() -> None:
     plain = made("both")
     asked = plain.suggest_items_to_rate(history={}, n=5)
-    assert asked["reduction"].null_count() == 5
+    assert asked["uncertainty_reduction"].null_count() == 5
     assert asked["n_item_ratings"].to_list() == sorted(plain.item_counts.tolist())[::-1][:5]

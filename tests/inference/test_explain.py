@@ -51,11 +51,11 @@ def test_explaining_is_leaving_out_each_rating(
     assert frame.height == len(others) > 3
     for row in frame.iter_rows(named=True):
         assert row["prediction"] == pytest.approx(base, abs=1e-5)
-        assert row["without"] == pytest.approx(without[row["item"]], abs=1e-5)
-        assert row["change"] == pytest.approx(base - without[row["item"]], abs=2e-5)
+        assert row["prediction_without"] == pytest.approx(without[row["item"]], abs=1e-5)
+        assert row["difference"] == pytest.approx(base - without[row["item"]], abs=2e-5)
         assert row["rating"] == rated[row["item"]]
         assert row["title"] == f"Film {row['item'] - 100}"
-    strength = frame["change"].abs().to_list()
+    strength = frame["difference"].abs().to_list()
     assert strength == sorted(strength, reverse=True)
 
 
@@ -77,14 +77,14 @@ def test_item_based_explanations_are_by_level_and_name_nobody(kind: str, user: i
         rest = {cell: k for cell, k in cells.items() if cell not in group}
         without = literal(fitted, user, item, rest) @ values
         assert row["prediction"] == pytest.approx(base, abs=1e-5)
-        assert row["without"] == pytest.approx(without, abs=1e-5)
-        assert row["change"] == pytest.approx(base - without, abs=2e-5)
+        assert row["prediction_without"] == pytest.approx(without, abs=1e-5)
+        assert row["difference"] == pytest.approx(base - without, abs=2e-5)
 
 
 def test_ratings_move_an_item_that_training_never_saw_as_they_move_the_mean_one() -> None:
     predictor = Predictor(make("user"))
     frame = predictor.explain(user=0, item=100 + NEW_ITEM)
-    assert frame["change"].to_numpy().any()
+    assert frame["difference"].to_numpy().any()
     prediction = predictor.predict(0, 100 + NEW_ITEM)[0]
     assert frame["prediction"][0] == pytest.approx(prediction, rel=1e-12)
 
@@ -93,7 +93,7 @@ def test_someone_with_one_rating_and_someone_with_none() -> None:
     predictor = Predictor(make("user", context_scale="sqrt"))
     nothing = predictor.predict("x", 105, histories={"x": {}})[0]
     frame = predictor.explain(history={101: 5}, item=105)
-    assert frame["without"].to_list() == [pytest.approx(nothing, abs=1e-6)]
+    assert frame["prediction_without"].to_list() == [pytest.approx(nothing, abs=1e-6)]
     assert predictor.explain(history={}, item=105).height == 0
     assert predictor.explain(history={105: 5}, item=105).height == 0
 

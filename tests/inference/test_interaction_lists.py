@@ -295,7 +295,7 @@ def test_an_explanation_asks_again_without_each_pick(
         assert sorted(frame["item"].to_list()) == sorted(1 + i for i in own.tolist() if i != item)
         if which != "weighed":
             np.testing.assert_allclose(frame["interaction_probability"], whole, rtol=1e-4)
-            for other, without in frame.select("item", "without").iter_rows():
+            for other, without in frame.select("item", "prediction_without").iter_rows():
                 rest = known.select((known.users != user) | (known.items != other - 1))
                 again = chances_of(replace(fitted, context=rest), user, left_out=True)[item]
                 assert without == pytest.approx(again, rel=1e-4)
@@ -304,7 +304,7 @@ def test_an_explanation_asks_again_without_each_pick(
             listed = chance.filter(chance["item"] == item + 1)["interaction_probability"][0]
             np.testing.assert_allclose(frame["interaction_probability"], listed, rtol=1e-4)
         np.testing.assert_allclose(
-            frame["lift"], frame["interaction_probability"] / frame["without"], rtol=1e-6
+            frame["lift"], frame["interaction_probability"] / frame["prediction_without"], rtol=1e-6
         )
         assert frame["lift"].is_sorted(descending=True)
         assert ("rating" in frame.columns) == (which == "rated")

@@ -1,4 +1,4 @@
-"""implicit's own tests of recommenders, with ours; its source archive has them: docs/plug_in.md."""
+"""implicit's own tests of recommenders, run with ours; see docs/how-to/integrate.md."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(42)
 
 
-class TestCFNADEScorer(BasicComponentTests, ScorerTests):  # type: ignore[misc]
-    component = CFNADEScorer
+class TestCFNADEScorer(BasicComponentTests, ScorerTests):
+    component = CFNADEScorer  # type: ignore[misc]
     config = Parameters(side="user", epochs=4, n_threads=1)
-    configs: ClassVar[list[dict[str, Any]]] = [
+    configs: ClassVar[list[dict[str, Any]]] = [  # type: ignore[misc]
         {"side": "item", "hidden": [30, 20]},
         {"training_options": {"smoothing": 10}},
     ]

@@ -1,4 +1,4 @@
-"""Surprise's own tests of algorithms, with ours in the place of all but one: docs/plug_in.md.
+"""Surprise's own tests of algorithms, run with ours; see docs/how-to/integrate.md.
 
 Its source archive has the tests but not the fixtures and ratings that they read.
 """

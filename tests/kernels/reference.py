@@ -1,6 +1,7 @@
 """The paper's equations in plain torch: dense, slow and obvious, from no code of the package.
 
-Shapes as in docs/notation.md: B rows, M columns, K levels (from 0 here), D the width of a table.
+Shapes as in docs/concepts/model.md: B rows, M columns, K levels (from 0 here), D the width of a
+table.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ TABLE_4: list[tuple[int, int, int | None, int, int, str]] = [
     (6040, 5, None, 2, 30_481_200, "30.48"),
     (17770, 5, 50, 1, 9_024_350, "9.02"),
 ]
-# Where the closed form and the paper differ; docs/model.md says so.
+# Where the closed form and the paper differ; docs/concepts/model.md says so.
 TABLE_4_DIFFERS: list[tuple[int, int, int | None, int, int, str]] = [
     (17770, 5, 50, 2, 9_274_850, "9.19"),
     (10677, 10, 50, 1, 10_834_270, "10.78"),

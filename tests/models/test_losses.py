@@ -127,7 +127,7 @@ def test_costs_do_not_feel_a_shift_of_all_scores() -> None:
 
 
 def test_the_ordinal_optimum_keeps_the_mean_and_narrows_the_spread() -> None:
-    # What docs/model.md says of λ = 1: find the scores that cost least for known frequencies.
+    # docs/concepts/model.md describes λ = 1: find the scores that cost least for known frequencies.
     truth = torch.tensor([0.05, 0.10, 0.25, 0.40, 0.20], dtype=torch.float64)
     stars = torch.arange(1.0, 6.0, dtype=torch.float64)
     found = []

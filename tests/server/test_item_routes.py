@@ -125,7 +125,7 @@ def test_questions_are_those_of_the_predictor(client_of: ClientOf, model_of: Mod
         frame = predictor.suggest_items_to_rate(history=given, n=5)
         assert [one["item"] for one in said["items"]] == frame["item"].to_list()
         assert [one["uncertainty_reduction"] for one in said["items"]] == frame[
-            "reduction"
+            "uncertainty_reduction"
         ].to_list()
         assert [one["title"] for one in said["items"]] == frame["title"].to_list()
         assert said["uncertainty"] <= 1

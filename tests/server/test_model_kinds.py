@@ -100,7 +100,7 @@ def refusal_of(kind: Kind, asker: Asker) -> str | None:
 def numbers(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Lines of a frame by the names of the service; null for what the frame does not say."""
     lines = []
-    for line in renamed(frame).to_dicts():
+    for line in frame.to_dicts():
         chances = [chance for name, chance in line.items() if name.startswith("p_")]
         lines.append(
             {name: line.get(name) for name in COLUMNS} | {"probabilities": chances or None}
@@ -114,11 +114,6 @@ COLUMNS += ["prediction", "std", "n_item_ratings"]
 
 def served(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: line.get(name) for name in [*COLUMNS, "probabilities"]} for line in lines]
-
-
-def renamed(frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame with the names of the service."""
-    return frame.rename({"without": "prediction_without", "change": "difference"}, strict=False)
 
 
 def test_predictions(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -> None:
@@ -201,7 +196,7 @@ def test_reasons(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade.CFNADE) -
     if answer is None:
         return
     assert_close(ask("/explanations", body, None), answer)
-    frame = renamed(estimator.explain(item=kind.item(140), **asker.arguments))
+    frame = estimator.explain(item=kind.item(140), **asker.arguments)
     names = ("item", "title") if kind.new_people else ("count",)
     lines = frame.select(*names, "rating", "prediction_without", "difference").to_dicts()
     assert lines != []
@@ -216,7 +211,7 @@ def test_reasons_of_a_pick(kind: Kind, asker: Asker, ask: Ask, estimator: cfnade
     answer = ask("/explanations", body | {"target": "interaction"}, refusal)
     if answer is None:
         return
-    frame = renamed(estimator.explain(item=kind.item(140), target="interaction", **asker.arguments))
+    frame = estimator.explain(item=kind.item(140), target="interaction", **asker.arguments)
     lines = frame.drop("interaction_probability").to_dicts()
     assert lines != []
     assert_close(answer["contributions"], [{"rating": None} | line for line in lines])
@@ -238,7 +233,7 @@ def test_items_like_one(
     schemas.SimilarItemsResponse.model_validate_json(found.content, strict=True, extra="forbid")
     answer = found.json()
     frame = estimator.similar_items(kind.item(117), n=7)
-    assert_close(answer["items"], renamed(frame).to_dicts())
+    assert_close(answer["items"], frame.to_dicts())
     assert (answer["item"], answer["title"]) == (kind.item(117), TITLES[117])
     assert answer["metric"] == ("lift" if kind.picks else "cosine")
     assert len(answer["items"]) == 7
@@ -290,10 +285,10 @@ def test_the_catalogue_has_titles_and_counts(
         times = None if kind.lists else WHEN
         if kind.starred:
             frame = estimator.predict_frame(7, items, timestamp=times)
-            counts = renamed(frame)["n_item_ratings"].to_numpy()
+            counts = frame["n_item_ratings"].to_numpy()
         else:
             everything = estimator.recommend(users=7, n=40, exclude_seen=False)
-            known = dict(renamed(everything).select("item", "n_item_ratings").iter_rows())
+            known = dict(everything.select("item", "n_item_ratings").iter_rows())
             counts = np.array([known[item] for item in items])
         assert (np.diff(counts) <= 0).all()
         assert [one["n_item_ratings"] for one in best] == counts[:5].tolist()

@@ -65,12 +65,12 @@ def test_lists_and_reasons_for_a_new_person(
     assert len(answer["items"]) == 10
     reasons = client.post("/explanations", json={"ratings": rated(history(6)), "item": 140}).json()
     shell = command(monkeypatch, capsys, "explain", folder, "140", *TYPED, "--json")
-    served_names = ("item", "title", "rating", "prediction_without", "difference")
-    names = ("item", "title", "rating", "without", "change")
-    contributions = [
-        tuple(line[name] for name in served_names) for line in reasons["contributions"]
-    ]
-    same(contributions, [tuple(line[name] for name in names) for line in json.loads(shell)])
+    names = ("item", "title", "rating", "prediction_without", "difference")
+    contributions, printed = (
+        [tuple(line[name] for name in names) for line in lines]
+        for lines in (reasons["contributions"], json.loads(shell))
+    )
+    same(contributions, printed)
 
 
 def test_predictions_for_a_known_user(

@@ -3,7 +3,8 @@
 The ordinal cost fits the mean but makes distributions too narrow. Calibration turns p into
 p' ∝ p^(1/T) · w · exp(c·φ + θ·v). The temperature T, the level weights w and the weight c of a
 user's level preferences φ (per_user.py) are fitted on validation ratings. θ is solved for each
-distribution, so that its mean over the scale's values v does not change. See docs/calibration.md.
+distribution, so that its mean over the scale's values v does not change. See
+docs/concepts/calibration.md.
 
 Shapes: n distributions over K levels.
 """

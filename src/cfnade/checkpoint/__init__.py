@@ -1,4 +1,4 @@
-"""Trained models as folders: `save` and `load`. docs/checkpoint.md describes the files."""
+"""Trained models as folders: `save` and `load`; docs/reference/file-formats.md has the files."""
 
 from cfnade.checkpoint.load import load
 from cfnade.checkpoint.save import drop_context, save

@@ -122,7 +122,7 @@ def _write_files(model: FittedModel, part: Path) -> list[str]:
 
 
 def _arrays(model: FittedModel) -> Arrays:
-    """Return the arrays of the model by the names that docs/checkpoint.md lists."""
+    """Return the arrays of the model by the names that docs/reference/file-formats.md lists."""
     arrays: Arrays = {}
     for number, member in enumerate(model.members):
         saved = member.arrays().items()

@@ -253,10 +253,10 @@ def shard(
     from cfnade.distributed.build_shards import ShardOptions, build_shards
 
     arguments = load_arguments(ctx)
-    chosen: dict[str, Any] = given_options(ctx, ("side", "valid", "test", "seed"))
+    shard_arguments: dict[str, Any] = given_options(ctx, ("side", "valid", "test", "seed"))
     names = {field.name for field in fields(ShardOptions)}
-    chosen |= {name: arguments.pop(name) for name in list(arguments) if name in names}
-    shard_options, load_options = ShardOptions(**chosen), LoadOptions(**arguments)
+    shard_arguments |= {name: arguments.pop(name) for name in list(arguments) if name in names}
+    shard_options, load_options = ShardOptions(**shard_arguments), LoadOptions(**arguments)
     with locked_output_dir(out, ".lock", DataError, "is writing to it; wait until it ends"):
         shards = build_shards(
             files,

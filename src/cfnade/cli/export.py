@@ -89,9 +89,9 @@ def onnx(
     from cfnade.integrations.onnx import export_onnx
 
     require_writable(out, ".onnx")
-    written = export_onnx(load_predictor(model).fitted, out)
+    result = export_onnx(load_predictor(model).fitted, out)
     size = f"{out.stat().st_size / 1e6:.1f} MB"
-    print(f"{out}: predictions for a new user, {count_of(len(written.items), 'item')}, {size}")
+    print(f"{out}: predictions for a new user, {count_of(len(result.items), 'item')}, {size}")
 
 
 @app.command(cls=Command)
@@ -117,7 +117,7 @@ def site(
     from cfnade.server.settings import validate_item_name
 
     require_no_model(out)
-    written = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
-    size = f"{written.bytes / 1e6:.2f} MB in total"
-    print(f"{out}: a page with {count_of(written.items, 'item')}, {size}")
+    result = write_web(load_predictor(model), out, item_name=validate_item_name(item_name))
+    size = f"{result.bytes / 1e6:.2f} MB in total"
+    print(f"{out}: a page with {count_of(result.items, 'item')}, {size}")
     print(f"to look at it: python -m http.server -d {out}; any web server can host it")

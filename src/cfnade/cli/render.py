@@ -144,10 +144,11 @@ def print_explanation(frame: Any) -> None:
     table = _table("item" if by_item else "users", "rating", "without it", "difference")
     for row in frame.to_dicts():
         label = _label(row) if by_item else Text(f"{row['count']:,}")
-        change = Text(f"{row['change']:+.3f}", "green" if row["change"] > 0 else "red")
-        table.add_row(label, f"{row['rating']:g}", f"{row['without']:.2f}", change)
+        difference = row["difference"]
+        effect = Text(f"{difference:+.3f}", "green" if difference > 0 else "red")
+        table.add_row(label, f"{row['rating']:g}", f"{row['prediction_without']:.2f}", effect)
     console.print(table)
-    if not any(f"{abs(change):.3f}" != "0.000" for change in frame["change"]):
+    if not any(f"{abs(value):.3f}" != "0.000" for value in frame["difference"]):
         console.print("none of these ratings changes the prediction")
 
 

@@ -316,7 +316,7 @@ def require_no_unfinished_run(out: Path) -> None:
     try:
         members = [member.training for member in training_plan(read_run(out)).members]
         epochs_done = [
-            _unfinished_epoch(member_folder(out, n), one) for n, one in enumerate(members)
+            _unfinished_epoch(member_folder(out, n), config) for n, config in enumerate(members)
         ]
     except TrainingError:
         return  # it cannot be resumed

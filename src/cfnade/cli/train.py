@@ -204,8 +204,8 @@ def _history(config: RunConfig, plan: TrainingPlan, store: StateStore) -> Histor
         if not store.resume:
             begin_run(store.folder, config, earlier)
 
-    done = state.read_histories(store.folder, len(plan.members)) if store.resume else []
-    return HistoryCallback(store.folder / "history.jsonl", done, begin)
+    histories = state.read_histories(store.folder, len(plan.members)) if store.resume else []
+    return HistoryCallback(store.folder / "history.jsonl", histories, begin)
 
 
 def _compile(config: RunConfig, plan: TrainingPlan) -> None:

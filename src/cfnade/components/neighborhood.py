@@ -49,7 +49,7 @@ from cfnade.utils.caching import locked_cached_property
 _FACTORS = "factors."
 
 DIMENSIONS, SWEEPS = 4, 15
-"""Of the factor analysis. More dimensions explain away what is near."""
+"""Of the factor analysis. More dimensions explain away local structure."""
 MOST_COLUMNS = 25_000
 """Covariances of all pairs are looked at, once."""
 SURE: dict[Axis, float] = {"user": 3.0, "item": 4.0}

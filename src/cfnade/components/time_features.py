@@ -1,7 +1,7 @@
 """Time features of a rating: what its user and its item said around that moment.
 
 They are made from training ratings alone, and a rating is never in its own features: whatever its
-level was, they are the same. docs/time.md lists them with their units.
+level was, they are the same. docs/concepts/components.md lists them with their units.
 """
 
 from __future__ import annotations

@@ -98,14 +98,14 @@ _DEFAULTS = LoadOptions()
 def load(data: Any, *, item_features: Any = None, cache: bool = True, **options: Any) -> Dataset:
     """Read ratings or interactions.
 
-    Formats, columns and the rating scale are recognized unless options give them. docs/data.md
-    describes every source and format.
+    Formats, columns and the rating scale are recognized unless options give them.
+    docs/how-to/own-data.md describes every source and format.
 
     Args:
         data: The name of a data set ("ml-1m"), a path, a URL (http, https), the URL of a database
-            (sqlite:///shop.db, postgresql://…) with `query`, store:ADDRESS (docs/store.md), "-" for
-            standard input; or a table in memory: a pandas, polars or pyarrow frame, a NumPy array,
-            a scipy.sparse matrix, (users, items, ratings), a list of tuples or a dict.
+            (sqlite:///shop.db, postgresql://…) with `query`, store:ADDRESS for an event store, "-"
+            for standard input; or a table in memory: a pandas, polars or pyarrow frame, a NumPy
+            array, a scipy.sparse matrix, (users, items, ratings), a list of tuples or a dict.
         item_features: A file or table with a column of item ids and titles, genres or both.
         cache: Whether to store the parsed file for the next time.
         **options: Fields of `LoadOptions`:

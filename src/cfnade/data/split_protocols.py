@@ -248,7 +248,7 @@ def by_last(dataset: Dataset, count: int) -> LabelArray:
 
 
 def by_liang(dataset: Dataset, held: int, seed: int) -> LabelArray:
-    """The protocol of Liang et al. (2018), with their seed draw for draw (docs/splits.md)."""
+    """The protocol of Liang et al. (2018), draw for draw; see docs/concepts/evaluation.md."""
     threshold = dataset.scale.default_threshold
     liked = dataset.values >= threshold
     counts = np.bincount(dataset.users[liked], minlength=dataset.n_users)

@@ -1,7 +1,7 @@
 """Training, validation and test parts of a data set, by protocol name: "paper:1", "time" …
 
 Every row is in one part; "liang" alone leaves some out. Parts keep the order of the file and the id
-tables of the whole. Their purposes are in `docs/splits.md`.
+tables of the whole. Their purposes are in `docs/concepts/evaluation.md`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def split(dataset: Dataset, name: str) -> Split:
 
     Args:
         dataset: Ratings or interactions.
-        name: Name of the protocol with its arguments, such as "paper:1"; see docs/splits.md.
+        name: Name of the protocol with its arguments, such as "paper:1". See
+            docs/concepts/evaluation.md.
 
     Returns:
         The training, validation, test and fold-in parts.

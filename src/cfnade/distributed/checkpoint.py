@@ -1,6 +1,7 @@
 """Write a model whose columns are on several ranks: rank 0 gathers and writes them in chunks.
 
-The folder is an ordinary one (docs/checkpoint.md). Only tables of ids are whole in memory.
+The folder is an ordinary one (docs/reference/file-formats.md). Only tables of ids are whole in
+memory.
 """
 
 from __future__ import annotations

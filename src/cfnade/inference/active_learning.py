@@ -1,8 +1,8 @@
 """What to ask next: the items whose ratings would tell most of a person.
 
-What is known of a person is a Gaussian (docs/ridge.md), and how much a rating adds to it does not
-depend on what it says: its precision grows by the same matrix at every level. So what an answer
-would leave unknown can be calculated exactly before it is given. That somebody can answer at all is
+What is known of a user is a Gaussian (docs/concepts/components.md), and how much a rating adds to
+it does not depend on its level: the precision grows by the same matrix. So the uncertainty that an
+answer would leave can be calculated exactly before it is given. That somebody can answer at all is
 as likely as it was among the people of the training data.
 """
 
@@ -134,7 +134,9 @@ class Interview:
             {
                 "rank": 1 + np.arange(len(asked.items)),
                 **item_columns(self._scorer.fitted.context, asked.items),
-                "reduction": pl.Series(asked.reductions, dtype=pl.Float64).fill_nan(None),
+                "uncertainty_reduction": pl.Series(asked.reductions, dtype=pl.Float64).fill_nan(
+                    None
+                ),
                 "n_item_ratings": self._scorer.known_of("item", asked.items),
             }
         )

@@ -55,8 +55,8 @@ def by_item(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
             **item_columns(context, items),
             "rating": values[levels[order]],
             "prediction": np.full(len(items), prediction),
-            "without": without,
-            "change": prediction - without,
+            "prediction_without": without,
+            "difference": prediction - without,
         }
     )
 
@@ -81,7 +81,7 @@ def by_pick(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
         **item_columns(context, items),
         "rating": context.scale.array()[levels[order]],
         "interaction_probability": np.full(len(items), np.exp(whole)),
-        "without": np.exp(without[order]),
+        "prediction_without": np.exp(without[order]),
         "lift": np.exp(whole - without[order]),
     }
     if context.implicit:
@@ -108,12 +108,12 @@ def by_level(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
             "rating": values,
             "count": np.bincount(levels, minlength=K),
             "prediction": np.full(K, means[-1]),
-            "without": means[:-1],
-            "change": means[-1] - means[:-1],
+            "prediction_without": means[:-1],
+            "difference": means[-1] - means[:-1],
         }
     )
     frame = frame.filter(pl.col("count") > 0)
-    return frame.sort(pl.col("change").abs(), descending=True, maintain_order=True)
+    return frame.sort(pl.col("difference").abs(), descending=True, maintain_order=True)
 
 
 def leave_each_out(context: Dataset, user: Entities, item: int) -> Query:

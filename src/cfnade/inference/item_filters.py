@@ -118,7 +118,7 @@ def default_min_ratings(n_ratings: IntArray) -> int:
     """Return the default of `min_ratings`: 1 to 20, as many as hide at most a quarter of ratings.
 
     Args:
-        n_ratings: Ratings of each item, (items,). docs/python.md has the reasons.
+        n_ratings: Ratings of each item, (items,). docs/reference/python.md has the reasons.
     """
     ordered = np.sort(n_ratings)
     sums = np.concatenate([[0], np.cumsum(ordered)])

@@ -14,7 +14,7 @@ from cfnade.inference.query import Entities
 from cfnade.integrations.base import UNKNOWN_ID, Parameters, fit_model
 
 
-class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
+class CFNADEScorer(Component[ItemList], Trainable):
     """Scores items by their expected ratings; unknown items have no score.
 
     The configuration are the arguments of CFNADE. New users are folded in from the history in the
@@ -64,8 +64,10 @@ class CFNADEScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         user = None if query.user_id is None else self.users.number(query.user_id, missing=None)
         user = UNKNOWN_ID if user is None else int(user)
         history = query.history_items
-        ratings = None if history is None else history.field("rating")
-        if ratings is None or not self.model.fitted_.takes_histories:
+        if history is None or not self.model.fitted_.takes_histories:
+            return user, None
+        ratings = history.field("rating")
+        if ratings is None:
             return user, None
         numbers = history.numbers(vocabulary=self.items, missing="negative")
         is_trained = self.model.predictor_.items.indices(numbers) >= 0

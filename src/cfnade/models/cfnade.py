@@ -1,7 +1,7 @@
 """CF-NADE: predict each rating of a row from the ratings known before it.
 
 Zheng, Tang, Ding and Zhou, "A Neural Autoregressive Approach to Collaborative Filtering",
-ICML 2016. Equation numbers are that paper's, its symbols are explained in docs/notation.md.
+ICML 2016. Equation numbers are that paper's, its symbols are explained in docs/concepts/model.md.
 B rows of a batch, T targets, M columns, K levels (0..K-1 here, 1..K there), H hidden units,
 J factors, D the width of a table: H for full weights, J for factored ones.
 """

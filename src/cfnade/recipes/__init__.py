@@ -1,8 +1,8 @@
 """Recipes: tuned presets as TOML files in this folder, or a file of your own.
 
 side = "item"  (or "user", or "both")
-[model]       fields of the model (docs/model.md)
-[training]    training options (docs/training.md)
+[model]       fields of the model (docs/concepts/model.md)
+[training]    training options (docs/how-to/tune.md)
 [measured]    accuracy and time, with the data set and the split
 """
 

@@ -1,4 +1,4 @@
 """The HTTP service: predictions, top-n lists and explanations of a saved model, and its web page.
 
-docs/serve.md describes its use.
+docs/how-to/serve.md describes its use.
 """

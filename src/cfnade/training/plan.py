@@ -8,8 +8,8 @@ then weights the members, drops those without a gain, and uses a stage only if i
 stages before it (ensemble.py). So a longer budget never gives a worse validation score.
 
 Times are estimates for two cores, in seconds, conservative on small data. They depend on the sizes
-alone, so the same data and budget give the same members on any machine. docs/defaults.md has the
-results.
+alone, so the same data and budget give the same members on any machine. docs/results/defaults.md
+has the results.
 """
 
 from __future__ import annotations

@@ -126,8 +126,7 @@ def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
         history=user.history,
         target=query.target,
     )
-    names = {"without": "prediction_without", "change": "difference"}
-    lines = frame.rename(names, strict=False).to_dicts()
+    lines = frame.to_dicts()
     answer = row | {"prediction": None, "interaction_probability": None, "ignored": user.ignored}
     columns: tuple[str, ...] = _RATING_CONTRIBUTION
     if "lift" in frame.columns:
