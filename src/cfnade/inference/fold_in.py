@@ -379,6 +379,8 @@ def scored_once(query: Query, axis: Axis, score: Callable[[Pairs], Array]) -> Ar
     if axis == "user" or query.left_out is None:
         return score(query.pairs(axis))
     keys = query.user * len(query.items) + query.item
+    if len(keys) and (keys == keys[0]).all():  # of an explanation
+        return np.repeat(score(query.take(np.arange(1)).pairs(axis)), len(keys), axis=0)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     return np.asarray(score(query.take(first).pairs(axis))[which])
 

@@ -100,8 +100,9 @@ class Entities:
         """Return them without their ratings of one column."""
         rows = self.rows
         keep = rows.columns != column
-        numbers = np.repeat(np.arange(len(rows)), rows.counts())[keep]
-        offsets = offsets_from_counts(np.bincount(numbers, minlength=len(rows)))
+        if keep.all():
+            return self
+        offsets = offsets_from_counts(keep)[rows.offsets]
         own = replace(rows, offsets=offsets, columns=rows.columns[keep], levels=rows.levels[keep])
         return Entities(self.index, own)
 

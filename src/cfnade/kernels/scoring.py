@@ -276,9 +276,10 @@ def _pad_rows(rows: Array) -> Array:
     a row of less than one vector begins with its own.
     """
     D = rows.shape[1]
-    out, even = np.zeros((len(rows), pad_width(D)), rows.dtype), D - D % LANES
-    out[:, :even] = rows[:, :even]
+    out, even = np.empty((len(rows), pad_width(D)), rows.dtype), D - D % LANES
     end = out.shape[1] if even else D
+    out[:, even:] = 0
+    out[:, :even] = rows[:, :even]
     out[:, end - (D - even) : end] = rows[:, even:]
     return out
 
