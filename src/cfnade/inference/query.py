@@ -91,6 +91,11 @@ class Entities:
         """Return how many ratings of each are known, (B,)."""
         return self.rows.counts()
 
+    def counts_of(self, numbers: IntArray) -> IntArray:
+        """Return how many ratings of some are known, (n,)."""
+        offsets = self.rows.offsets
+        return np.asarray(offsets[numbers + 1] - offsets[numbers])
+
     def without(self, column: int) -> Entities:
         """Return them without their ratings of one column."""
         rows = self.rows
@@ -203,7 +208,7 @@ class Query:
 
     def remaining(self) -> IntArray:
         """Return how many ratings of its user each pair is predicted from, (n,)."""
-        counts = self.users.counts()[self.user] - (self.levels("user") >= 0)
+        counts = self.users.counts_of(self.user) - (self.levels("user") >= 0)
         if self.left_out is not None:
             further = self.left_out >= 0
             columns = self.users.rows.columns[np.maximum(self.left_out, 0)]

@@ -248,6 +248,8 @@ def score_cells(
     states: Array, which: Array, columns: Array, table: Array, bias: Array, *, shared: bool
 ) -> Array:
     """Scores of given columns, each for one of the states (B, D). Returns (n, K)."""
+    if len(which) < len(states):
+        states, which = states[which], np.arange(len(which))
     K, whole = table.shape[1], _pad_rows(states)
     out = np.empty((len(columns), K), table.dtype)
     cells = np.array(which, np.int64), np.array(columns, np.int64)
