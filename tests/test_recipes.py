@@ -79,5 +79,5 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 
 
 def test_a_repeated_kind_is_refused() -> None:
-    with pytest.raises(TrainingError, match=r"names user twice; several members .* seeds=2"):
+    with pytest.raises(TrainingError, match=r"names user twice; several members .* n_seeds=2"):
         check_side("user,both,user")

@@ -33,6 +33,12 @@ ALLOWED = {
     "min_columns",  # at least 1
     "first_row",  # 0 begins the epoch
     "n_workers",  # at least 1
+    "n_threads",  # at least 1
+    "is_new_item",  # flags
+    "is_new_user",
+    "isinstance(raw, tuple | list) and raw",  # an empty pair is no rating
+    "one.ended",  # a time that is never 0
+    "rmse.std",  # no error bar for one split
     "one.axis",  # None or a name
     "self._first_step",  # a time that is never 0
     "self.parsed[item].year",  # no title is of the year 0

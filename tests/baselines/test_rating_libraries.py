@@ -203,7 +203,7 @@ def test_lenskits_users_and_items_come_back_by_index(ratings: Dataset) -> None:
         ("svd", {"epochs": 1.5}, r"epochs \(=1.5\) must be a whole number"),
         ("als", {"damping": 0}, r"damping \(=0\) must be a number above 0"),
         ("cfnade", {"recipe": "no-such"}, "unknown recipe 'no-such'"),
-        ("cfnade", {"model": {"colour": 1}}, "unknown argument of CFNADE 'colour'"),
+        ("cfnade", {"model": {"colour": 1}}, "unknown parameter of CFNADE 'colour'"),
         ("cfnade", {"training": {"seed": 1}}, "the seed is an argument of fit"),
     ],
 )

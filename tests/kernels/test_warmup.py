@@ -167,7 +167,7 @@ def refuse(*_, **options):  # how Numba tries whether a folder is writable
 tempfile.TemporaryFile = refuse
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from cfnade.kernels import newton, warmup, spelling
+    from cfnade.kernels import newton, warmup, edit_distance
     chances = newton.tilt_to_mean(np.zeros((1, 2)), np.arange(2.0), np.full((1, 2), 0.5))
 print(*[warning.category.__name__ for warning in caught])
 print("NUMBA_CACHE_DIR" in str(caught[0].message))

@@ -15,7 +15,7 @@ import cfnade
 ROOT = str(Path(cfnade.__file__).parent)
 MAX_SERVER = 12, 45
 """Modules and functions of the service that are entered for a list of a new user."""
-MAX_ALL = 40, 165
+MAX_ALL = 40, 170
 """The same with inference, components and kernels."""
 
 

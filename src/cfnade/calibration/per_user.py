@@ -67,7 +67,7 @@ class LevelPreferences:
         """Return the preferences of each pair's user, without the pair's own rating. (n, K)."""
         out = np.empty((len(query), len(self._frequencies)))
         for ratings, local, places in rows_in_pieces(query.users.rows, query.user, _WIDTH):
-            part = query.take(places)
+            part = query if len(places) == len(query) else query.take(places)
             excess, n_ratings = self.excess(ratings), np.diff(ratings.offsets)
             out[places] = self.leave_out(
                 excess[local], n_ratings[local], part.item_index, part.user_levels

@@ -53,7 +53,7 @@ def evaluate(
         bool,
         typer.Option(
             "--exclude-seen/--include-seen",
-            help="Rank new items only, or items taken up again too.",
+            help="Rank only new items, or repeats too.",
             rich_help_panel=_PANEL,
             show_default=False,
         ),

@@ -93,7 +93,9 @@ class PosteriorRows(RowStates):
 
     def _joined(self, parts: Sequence[tuple[Array, Array]]) -> Array:
         means = [mean * self._gain(unknown).astype(self.dtype)[:, None] for mean, unknown in parts]
-        unknown = np.mean([unknown for _, unknown in parts], axis=0, dtype=self.dtype)
+        unknown = parts[0][1]
+        if len(parts) > 1:
+            unknown = np.mean([unknown for _, unknown in parts], axis=0, dtype=self.dtype)
         return np.concatenate([*means, unknown[:, None]], 1)
 
 

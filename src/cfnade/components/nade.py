@@ -263,7 +263,8 @@ class NadeRows(RowStates):
         for first in range(0, len(out), step):
             part = slice(first, first + step)
             own = self._embed(*(array[part] for array in cells))
-            rest, counted = sums[rows[part]] - own, counts[rows[part]] - 1
+            rest, counted = sums[rows[part]], counts[rows[part]] - 1
+            rest -= own
             out[part] = self._states(rest, counted, scoring.affine if serial else _product)
         return out
 
@@ -356,7 +357,9 @@ class NadeRows(RowStates):
 
     def _scaled(self, sums: Array, counts: IntArray) -> Array:
         # What remains of a lone rating is nothing, not a rounding error.
-        sums = np.where((counts > 0)[:, None], sums, 0).astype(self._c.dtype)
+        if (counts <= 0).any():
+            sums = np.where((counts > 0)[:, None], sums, 0)
+        sums = sums.astype(self._c.dtype, copy=False)
         mean = self._config.mean_context
         if mean is not None:
             # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.

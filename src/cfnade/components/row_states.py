@@ -119,16 +119,17 @@ class RowStates(ABC):
             pairs.rows, pairs.row, self.output.table.shape[2]
         ):
             part = pairs if len(places) == len(pairs.row) else pairs.take(places)
-            states, which = self.states(ratings, serial=pairs.serial), rows
-            held = np.flatnonzero(leaves_out(part))
-            if len(held):
-                # One more state for each of these: its own row without a rating.
-                held = held[np.argsort(rows[held], kind="stable")]
-                rest = self._rest(ratings, rows[held], part.take(held))
-                which = rows.copy()
-                which[held] = len(states) + np.arange(len(held))
-                states = np.concatenate([states, rest])
-            yield places, states, which
+            is_held = leaves_out(part)
+            held = np.flatnonzero(is_held)
+            if not len(held):
+                yield places, self.states(ratings, serial=pairs.serial), rows
+                continue
+            if len(held) < len(rows):
+                free = np.flatnonzero(~is_held)
+                yield places[free], self.states(ratings, serial=pairs.serial), rows[free]
+            held = held[np.argsort(rows[held], kind="stable")]
+            rest = self._rest(ratings, rows[held], part.take(held))
+            yield places[held], rest, np.arange(len(held))
 
     def reads_all(self, pairs: Pairs) -> bool:
         return pairs.rows is self.rows and self.axis == "item"
@@ -211,11 +212,16 @@ def leaves_out(pairs: Pairs) -> Array:
 
 def ratings_of(rows: CsrRows) -> RowRatings:
     """Return the ratings of all these rows."""
-    return take_rows(rows.offsets, rows.columns, rows.levels, np.arange(len(rows)))
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), rows.counts())
+    return RowRatings(np.array(rows.offsets), numbers, *map(np.array, (rows.columns, rows.levels)))
 
 
 def known_levels(rows: CsrRows, row: IntArray, column: IntArray) -> IntArray:
     """Return the level of each pair's rating in the rows, -1 where there is none, (n,)."""
+    if len(row) == 1:  # of most requests
+        part = slice(rows.offsets[row[0]], rows.offsets[row[0] + 1])
+        found = rows.levels[part][rows.columns[part] == column[0]]
+        return found.astype(np.int64) if len(found) else np.full(1, -1)
     out = np.empty(len(row), np.int64)
     for ratings, local, places in rows_in_pieces(rows, row, 0):
         out[places] = lookup_levels(ratings, local, column[places], rows.n_columns)

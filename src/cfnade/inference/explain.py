@@ -45,8 +45,8 @@ def by_item(scorer: Scorer, user: Entities, item: int) -> pl.DataFrame:
     context = scorer.fitted.context
     values = context.scale.array()
     query = leave_each_out(context, user, item)
-    prediction = float(means_of(scorer.rating_probabilities(query.take(np.array([-1]))), values)[0])
-    without = means_of(scorer.rating_probabilities(query.take(np.arange(len(query) - 1))), values)
+    means = means_of(scorer.rating_probabilities(query), values)
+    without, prediction = means[:-1], float(means[-1])
     columns, levels = query.users.ratings(0)
     order = np.lexsort((columns, -np.abs(prediction - without)))
     items, without = columns[order].astype(np.int64), without[order]

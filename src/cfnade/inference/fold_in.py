@@ -109,7 +109,8 @@ class FoldIn:
             if not len(untrained):
                 continue
             # All of which nothing is known are one.
-            number = np.where(entities.counts()[which[untrained]] > 0, which[untrained], -1)
+            number = which[untrained]
+            number = np.where(entities.counts_of(number) > 0, number, -1)
             order = np.argsort(number, kind="stable")
             for some in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
                 check_cancelled()
@@ -157,12 +158,14 @@ class FoldIn:
                 else self._rule(n, counts)[which]
                 for n in learning
             }
-        solutions: Sequence[Solution] = [None] * len(variants)
+        solutions: list[Solution] = [None] * len(variants)
         if self._folds:
-            one_each = not (own >= 0).any() and (further >= 0).all()
-            if one_each and len(variants) > FEW:
-                left_out = np.array([place for _, place in places])
-                solutions = self._solutions_without_each(one, left_out)
+            left_out = np.array([place for _, place in places if place >= 0])
+            if len(left_out) > FEW and not (own >= 0).any():
+                whole = self._solve(one)
+                solutions = self._solutions_without_each(one, left_out, whole)
+                if len(left_out) < len(variants):  # the first leaves nothing out
+                    solutions.insert(0, whole)
             else:
                 solutions = self._solve_all(one, variants)
         return {n: self._combine(n, query, solutions, counts, which) for n in learning}
@@ -332,13 +335,15 @@ class FoldIn:
         counts[held, levels[held]] -= 1
         return self._rule(number, counts)
 
-    def _solutions_without_each(self, one: Untrained, left_out: IntArray) -> list[Solution]:
+    def _solutions_without_each(
+        self, one: Untrained, left_out: IntArray, start: Solution
+    ) -> list[Solution]:
         """Return the solutions of a user without each of more than FEW ratings.
 
+        `start` is the solution with all of them.
         All problems choose from the same ratings, the first MOST + 1 by hash: each lacks the one
         that is left out, or the last one if that is not among them.
         """
-        start = self._solve(one)
         if start is None:
             return [None] * len(left_out)
         columns, levels = (part.astype(np.int64) for part in one.known)
@@ -374,6 +379,8 @@ def scored_once(query: Query, axis: Axis, score: Callable[[Pairs], Array]) -> Ar
     if axis == "user" or query.left_out is None:
         return score(query.pairs(axis))
     keys = query.user * len(query.items) + query.item
+    if len(keys) and (keys == keys[0]).all():  # of an explanation
+        return np.repeat(score(query.take(np.arange(1)).pairs(axis)), len(keys), axis=0)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     return np.asarray(score(query.take(first).pairs(axis))[which])
 

@@ -268,9 +268,9 @@ class Predictor:
             probabilities = self._calibrator.apply(probabilities, query)
         items, new = query.item_index, query.items.index[:1] < 0
         known = (
-            query.items.counts()[query.item] if new.all() else self._scorer.known_of("item", items)
+            query.items.counts_of(query.item) if new.all() else self._scorer.known_of("item", items)
         )
-        of_users = query.users.counts()[query.user]
+        of_users = query.users.counts_of(query.user)
         return Predictions(items, means, probabilities, of_users, known)
 
     def _check_timestamp(

@@ -91,12 +91,18 @@ class Entities:
         """Return how many ratings of each are known, (B,)."""
         return self.rows.counts()
 
+    def counts_of(self, numbers: IntArray) -> IntArray:
+        """Return how many ratings of some are known, (n,)."""
+        offsets = self.rows.offsets
+        return np.asarray(offsets[numbers + 1] - offsets[numbers])
+
     def without(self, column: int) -> Entities:
         """Return them without their ratings of one column."""
         rows = self.rows
         keep = rows.columns != column
-        numbers = np.repeat(np.arange(len(rows)), rows.counts())[keep]
-        offsets = offsets_from_counts(np.bincount(numbers, minlength=len(rows)))
+        if keep.all():
+            return self
+        offsets = offsets_from_counts(keep)[rows.offsets]
         own = replace(rows, offsets=offsets, columns=rows.columns[keep], levels=rows.levels[keep])
         return Entities(self.index, own)
 
@@ -203,7 +209,7 @@ class Query:
 
     def remaining(self) -> IntArray:
         """Return how many ratings of its user each pair is predicted from, (n,)."""
-        counts = self.users.counts()[self.user] - (self.levels("user") >= 0)
+        counts = self.users.counts_of(self.user) - (self.levels("user") >= 0)
         if self.left_out is not None:
             further = self.left_out >= 0
             columns = self.users.rows.columns[np.maximum(self.left_out, 0)]

@@ -58,7 +58,7 @@ class Recommender:
                 depend on the other users.
         """
         lengthened = options.n * LONGER if options.diversity else options.n
-        ranker = self._ranker(replace(options, n=lengthened))
+        ranker = self._ranker(options, lengthened)
         step = even_step(ranker) if equal_batches else None
         users = users if step is None else filled(users, step)
         lists = rankings(ranker, self._scorer, users, step)
@@ -75,7 +75,7 @@ class Recommender:
             return lists
         return with_picks(lists, self._scorer, users, left_out=options.exclude_seen)
 
-    def _ranker(self, options: RankingOptions) -> Ranker:
+    def _ranker(self, options: RankingOptions, n: int) -> Ranker:
         model = self._scorer.fitted
         objective = options.objective(model.context.scale)
         parts, candidates = (self._scorer, self._calibrator), self.filters.candidates(options)
@@ -87,7 +87,7 @@ class Recommender:
             )
         only_liked = options.balance == 1 and model.rates
         if not options.uses_interactions or only_liked:
-            return RatingRanker(*parts, objective, options.n, candidates)
+            return RatingRanker(*parts, objective, n, candidates)
         assert model.interaction_model is not None
         assert options.balance is not None
         return InteractionRanker(
@@ -95,7 +95,7 @@ class Recommender:
             model.interaction_model,
             objective,
             options.balance,
-            options.n,
+            n,
             candidates,
             options.popularity_penalty,
         )

@@ -66,7 +66,9 @@ class MemberScorer:
             check_cancelled()
         for number, places, scores in self._fold_in.scores(query):
             parts[number][places] = scores
-        total = np.asarray(np.sum(parts, axis=0, dtype=np.float64))
+        total: FloatArray = parts[0].astype(np.float64)
+        for part in parts[1:]:
+            total += part
         self._baseline.put(query, total)
         return total
 
@@ -219,7 +221,8 @@ class Scorer:
 
     def rating_probabilities(self, query: Query) -> FloatArray:
         """Return the distribution of each pair, (n, K)."""
-        few = len(query) <= FEW_PAIRS and len(np.unique(query.user)) <= FEW_USERS
+        few = len(query) <= FEW_USERS
+        few = few or (len(query) <= FEW_PAIRS and len(np.unique(query.user)) <= FEW_USERS)
         if few and query.times is None and not query.serial:
             query = replace(query, serial=True)
         members, shares = self._weighted_members(query.user_index)

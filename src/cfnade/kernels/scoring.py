@@ -248,6 +248,8 @@ def score_cells(
     states: Array, which: Array, columns: Array, table: Array, bias: Array, *, shared: bool
 ) -> Array:
     """Scores of given columns, each for one of the states (B, D). Returns (n, K)."""
+    if len(which) < len(states):
+        states, which = states[which], np.arange(len(which))
     K, whole = table.shape[1], _pad_rows(states)
     out = np.empty((len(columns), K), table.dtype)
     cells = np.array(which, np.int64), np.array(columns, np.int64)
@@ -274,9 +276,10 @@ def _pad_rows(rows: Array) -> Array:
     a row of less than one vector begins with its own.
     """
     D = rows.shape[1]
-    out, even = np.zeros((len(rows), pad_width(D)), rows.dtype), D - D % LANES
-    out[:, :even] = rows[:, :even]
+    out, even = np.empty((len(rows), pad_width(D)), rows.dtype), D - D % LANES
     end = out.shape[1] if even else D
+    out[:, even:] = 0
+    out[:, :even] = rows[:, :even]
     out[:, end - (D - even) : end] = rows[:, even:]
     return out
 

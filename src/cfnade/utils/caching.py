@@ -56,6 +56,10 @@ class Memo:
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the value of a key; it is computed once, while other threads wait for it."""
+        known = self.__dict__.get("_memo_entries", {}).get(key)
+        if known is not None and known[1]:  # no lock is needed any more
+            found: T = known[1][0]
+            return found
         with self.__dict__.setdefault("_memo_lock", PicklableLock()):
             entries = self.__dict__.setdefault("_memo_entries", {})
             lock, values = entries.setdefault(key, (PicklableLock(), []))

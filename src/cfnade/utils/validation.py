@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
@@ -64,8 +64,12 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
 
         def check_fields(self: Any) -> None:
             derived: Any = type(self)
+            valid = _valid_defaults(derived)
             for name, hint in _field_types(derived).items():
-                value = _check(name, getattr(self, name), hint, error, noun)
+                value = getattr(self, name)
+                if name in valid and value is valid[name]:
+                    continue  # as most are
+                value = _check(name, value, hint, error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
                 inherited(self)
@@ -142,6 +146,18 @@ def describe_unknown(noun: str, name: object, valid: Collection[str]) -> str:
 def _field_types(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
+
+
+@cache
+def _valid_defaults(cls: type) -> dict[str, Any]:
+    """Return the defaults that a check leaves as they are."""
+    valid = {}
+    for name, hint in _field_types(cls).items():
+        default = cls.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+        with suppress(ValueError, OverflowError):
+            if default is not MISSING and _convert(default, hint) is default:
+                valid[name] = default
+    return valid
 
 
 def _check(name: str, value: Any, hint: Any, error: type[CfnadeError], noun: str) -> Any:

@@ -110,7 +110,7 @@ async def delete_rating(
 ) -> None:
     """Withdraw a rating."""
     (item,) = await ratings.find_items(model, [item_id])
-    await ratings.append(model, [Event(user, item or item_id, "withdrawal")])
+    await ratings.append(model, [Event(user, item_id if item is None else item, "withdrawal")])
 
 
 @router.delete("", status_code=204, dependencies=[Depends(require_service)])
