@@ -37,9 +37,10 @@ test-arm64: .venv/.dev
 	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
 
 # Ray and Spark with two workers each; Spark needs Java.
+ENGINE_TESTS ?= tests/distributed/test_backends.py tests/distributed/test_build_shards_spark.py \
+    tests/distributed/test_batch_engines.py
 test-engines: .venv/.dev
-	$(BIN)/pytest --external tests/distributed/test_backends.py \
-	    tests/distributed/test_build_shards_spark.py tests/distributed/test_batch_engines.py
+	$(BIN)/pytest --external $(ENGINE_TESTS)
 
 # Tests of data frames with pandas 3: Spark and LensKit need pandas 2, which .venv has.
 test-pandas3: export PYTHONPATH = .venv/pandas3
