@@ -49,10 +49,11 @@ test-pandas3: .venv/.pandas3
 	$(BIN)/pytest tests/data/readers/test_frames.py tests/data/readers/test_tables.py \
 	    tests/data/test_interactions.py tests/test_native.py tests/integrations/test_sklearn.py
 
-# Format, lint, types: what a change must pass before its tests are worth running.
+# Format, lint, spelling, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/codespell src docs experiments benchmarks *.md
 	$(BIN)/mypy
 
 # The documentation as a site, in site/; nothing is fetched.
