@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-arm64 test-pandas3 check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-arm64 test-engines test-pandas3 check docs mutants fuzz wheel bench clean
 
 # Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
@@ -35,6 +35,11 @@ test-avx2: .venv/.dev
 ARM64_TESTS ?= tests/kernels tests/models tests/components tests/inference tests/training
 test-arm64: .venv/.dev
 	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
+
+# Ray and Spark with two workers each; Spark needs Java.
+test-engines: .venv/.dev
+	$(BIN)/pytest --external tests/distributed/test_backends.py \
+	    tests/distributed/test_build_shards_spark.py tests/distributed/test_batch_engines.py
 
 # Tests of data frames with pandas 3: Spark and LensKit need pandas 2, which .venv has.
 test-pandas3: export PYTHONPATH = .venv/pandas3

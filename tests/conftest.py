@@ -21,13 +21,16 @@ with suppress(ModuleNotFoundError):  # environments of engines have none
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run tests that take minutes")
+    parser.addoption("--external", action="store_true", help="also run tests on Ray and Spark")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--slow"):
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
+    reasons = {"slow": "takes minutes; run with --slow", "external": "run with --external"}
+    for marker, reason in reasons.items():
+        if not config.getoption(f"--{marker}"):
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

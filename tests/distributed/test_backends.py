@@ -17,6 +17,7 @@ from tests.distributed.thread_group import small_shards
 from cfnade import checkpoint
 from cfnade.distributed.shards import ShardedRatings
 
+pytestmark = pytest.mark.external
 ENGINES = {"ray": "ray", "spark": "pyspark"}
 
 

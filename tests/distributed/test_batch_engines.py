@@ -21,7 +21,7 @@ from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.distributed.batch_job import predict_to_parquet
 from cfnade.exceptions import PredictionError
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.external, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from cfnade.distributed.shards import SPLITS, ShardedRatings
 from cfnade.exceptions import DataError
 
 pytest.importorskip("pyspark")
+pytestmark = pytest.mark.external
 if shutil.which("java") is None:
     pytest.skip("Spark needs Java", allow_module_level=True)
 LINES = lines(800, 5, [*range(80), "Ω", "7b"], range(30))

@@ -64,12 +64,8 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
 
         def check_fields(self: Any) -> None:
             derived: Any = type(self)
-            valid = _valid_defaults(derived)
-            for name, hint in _field_types(derived).items():
-                value = getattr(self, name)
-                if name in valid and value is valid[name]:
-                    continue  # as most are
-                value = _check(name, value, hint, error, noun)
+            for name in _field_types(derived):
+                value = _check_field(derived, name, getattr(self, name), error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
                 inherited(self)
@@ -98,7 +94,7 @@ def check_options(cls: type, values: Mapping[str, Any], where: str = "") -> dict
         if name not in hints:
             message = describe_unknown(noun or "option", name, hints)
             raise error(f"{where}{message}", field=name, value=value)
-        checked[name] = _check(name, value, hints[name], error, f"{where}{noun}")
+        checked[name] = _check_field(cls, name, value, error, f"{where}{noun}")
     return checked
 
 
@@ -158,6 +154,14 @@ def _valid_defaults(cls: type) -> dict[str, Any]:
             if default is not MISSING and _convert(default, hint) is default:
                 valid[name] = default
     return valid
+
+
+def _check_field(cls: type, name: str, value: Any, error: type[CfnadeError], noun: str) -> Any:
+    """Return the value of a field in Python's own types, as `_check`."""
+    valid = _valid_defaults(cls)
+    if name in valid and value is valid[name]:  # as most are
+        return value
+    return _check(name, value, _field_types(cls)[name], error, noun)
 
 
 def _check(name: str, value: Any, hint: Any, error: type[CfnadeError], noun: str) -> Any:
