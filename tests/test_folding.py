@@ -24,6 +24,7 @@ from tests.queries import (
 )
 from tests.test_scorer import NEW_ITEM, NEW_USER, SIDES, known_of, make, said
 
+from cfnade.components.base import Array, Pairs
 from cfnade.components.row_states import RowStates
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
@@ -294,6 +295,22 @@ def test_leaving_out_each_rating_is_a_history_without_it(
         right = of_user(scorer, user_of(trained.context, without(rated, int(column))), item)[0]
         np.testing.assert_allclose(one, right, rtol=0, atol=1e-6)
     assert np.abs(found[:-1] - found[-1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("items", [[2, 0, 2, 1], [1, 1, 1], []])
+def test_items_that_lack_no_rating_are_scored_once(trained: FittedModel, items: list[int]) -> None:
+    n, user = len(items), user_of(trained.context, ratings_of([3, 4], [0, 1]))
+    options = {"left_out": np.full(n, 1), "serial": True}
+    query = Query.of_users(trained.context, user, np.zeros(n, int), np.array(items, int), **options)
+    asked = []
+
+    def score(pairs: Pairs) -> Array:
+        asked.append(len(pairs.row))
+        return np.stack([pairs.index, pairs.row + 10], 1)
+
+    found = fold_in.scored_once(query, "item", score)
+    np.testing.assert_array_equal(found, score(query.pairs("item")))
+    assert asked == [len(set(items)), n]
 
 
 def test_known_users_and_items_are_not_touched(

@@ -124,6 +124,16 @@ def test_fields_become_python_types() -> None:
     assert [field.name for field in fields(Example)][:2] == ["epochs", "rate"]
 
 
+def test_defaults_become_python_types() -> None:
+    @options(TrainingError)
+    class OfOtherTypes:
+        rate: float = 1
+        whole: int = np.int64(2)  # type: ignore[assignment]
+
+    one = OfOtherTypes()
+    assert (type(one.rate), type(one.whole)) == (float, int)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -6,11 +6,17 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from cfnade.data.column_roles import COLUMNS
 from cfnade.exceptions import CfnadeError
 
 
 def with_option_name(error: CfnadeError, ctx: Any) -> CfnadeError:
     """Return the error with the option in front if its field is an option on the command line."""
+    if error.field == COLUMNS and not any("--user" in one.opts for one in ctx.command.params):
+        return CfnadeError(
+            f"{error}\n{ctx.command_path} does not have these options; give them to: "
+            "cfnade data convert DATA ratings.parquet, and use its result"
+        )
     option = _option(error.field, ctx)
     if option is None:
         return error

@@ -59,6 +59,8 @@ def _names_of(role: str) -> list[str]:
     return [*common, *_MORE_NAMES[role].split(), *rare]
 
 
+COLUMNS = "columns"
+"""Field of the error if columns are not recognized."""
 COLUMN_NAMES = {role: _names_of(role) for role in _STEMS}
 """Usual names of columns, lower case without punctuation, the most telling first."""
 _ITEM_COLUMNS = {
@@ -205,7 +207,7 @@ def assign_roles(
     if missing == ["rating"] or width == 2 or options.implicit:  # perhaps these are interactions
         missing = [r for r in missing if r != "rating" or _may_rate(names, width, options)]
     if missing:
-        raise DataError(_question(missing, names, width, label))
+        raise DataError(_question(missing, names, width, label), field=COLUMNS)
     implicit = "rating" not in places
     if not implicit and "weight" in places:
         raise DataError(

@@ -131,7 +131,7 @@ def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, C
         hint = ""
         if dialect.width == 2 and dialect.names is not None and options.header is None:
             hint = f", or, if the first line is data already, {option('header', False)}"
-        raise DataError(f"{error}{hint}.\n{_beginning(data)}") from error
+        raise DataError(f"{error}{hint}.\n{_beginning(data)}", field=error.field) from error
 
 
 def read_block(
