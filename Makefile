@@ -47,7 +47,7 @@ test-pandas3: export PYTHONPATH = .venv/pandas3
 test-pandas3: .venv/.pandas3
 	$(BIN)/python -c "import pandas; assert pandas.__version__ >= '3', pandas.__version__"
 	$(BIN)/pytest tests/data/readers/test_frames.py tests/data/readers/test_tables.py \
-	    tests/data/test_interactions.py tests/test_native.py tests/integrations/test_sklearn.py
+	    tests/data/test_interactions.py tests/test_frames.py tests/integrations/test_sklearn.py
 
 # Format, lint, spelling, types: what a change must pass before its tests are worth running.
 check: .venv/.dev
