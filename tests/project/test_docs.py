@@ -97,6 +97,8 @@ def test_links_lead_somewhere(page: Path) -> None:
         name, _, anchor = target.partition("#")
         file = (page.parent / name).resolve() if name else page
         assert file.exists(), target
+        if DOCS in page.parents:
+            assert DOCS in file.parents, f"{target}: the site has no such file"
         if anchor and file.suffix == ".md":
             assert anchor in anchors(file), target
 
