@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-import sys
+from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 import pytest
+from tests.walks import ROOT, entered_functions
 
-import cfnade
 from cfnade import load
 
-ROOT = str(Path(cfnade.__file__).parent)
 MAX_FRESH = 12, 80
 """Modules and functions that are entered to parse a CSV file and to store it in the cache."""
 MAX_CACHED = 5, 25
@@ -31,31 +28,9 @@ def ratings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def entered_functions(path: Path) -> set[CodeType]:
-    """Return functions of our own that `load` enters: no comprehensions, lambdas or imports."""
-    entered = set[CodeType]()
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name[0] == "<":
-            return
-        caller: FrameType | None = frame
-        while caller is not None and caller.f_code.co_name != "<module>":
-            caller = caller.f_back
-        if caller is None or not caller.f_code.co_filename.startswith(ROOT):
-            entered.add(code)
-
-    sys.setprofile(note)
-    try:
-        load(path)
-    finally:
-        sys.setprofile(None)
-    return entered
-
-
 def test_a_fresh_file_and_one_in_the_cache_take_a_short_walk(ratings_file: Path) -> None:
     for max_modules, max_functions in (MAX_FRESH, MAX_CACHED):
-        entered = entered_functions(ratings_file)
+        entered = entered_functions(partial(load, ratings_file))
         modules = sorted({code.co_filename.removeprefix(ROOT) for code in entered})
         assert len(modules) <= max_modules, modules
         assert len(entered) <= max_functions, sorted(code.co_qualname for code in entered)

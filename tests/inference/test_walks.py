@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 import pytest
+from tests.walks import ROOT, entered_functions
 
-import cfnade
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
 
-ROOT = str(Path(cfnade.__file__).parent)
 MOST = {"predict": (22, 90), "recommend": (30, 128)}
 """Modules and functions, compiled ones among them; the aim is 20 and 90."""
 HISTORY = {3: 5.0, 8: 2.0, 12: 4.0}
@@ -25,28 +20,6 @@ def model() -> CFNADE:
     ratings = synthetic(60, 40, 900, seed=2).ratings
     settings = {"epochs": 1, "batch_rows": 16}
     return CFNADE(side="user", ridge=0, hidden=(6,), **settings).fit(ratings)  # type: ignore[arg-type]
-
-
-def entered_functions(question: Callable[[], object]) -> set[CodeType]:
-    """Return functions of our own that are entered: no comprehensions, lambdas or imports."""
-    entered = set[CodeType]()
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name[0] == "<":
-            return
-        caller: FrameType | None = frame
-        while caller is not None and caller.f_code.co_name != "<module>":
-            caller = caller.f_back
-        if caller is None or not caller.f_code.co_filename.startswith(ROOT):
-            entered.add(code)
-
-    sys.setprofile(note)
-    try:
-        question()
-    finally:
-        sys.setprofile(None)
-    return entered
 
 
 @pytest.mark.parametrize("question", ["predict", "recommend"])
@@ -60,7 +33,6 @@ def test_an_answer_takes_a_short_walk(model: CFNADE, question: str) -> None:
     entered = entered_functions(asked[question])
     modules = sorted({code.co_filename.removeprefix(ROOT) for code in entered})
     functions = sorted(code.co_qualname for code in entered)
-    print(question, len(modules), len(functions), *modules, *functions, sep="\n")
     most_modules, most_functions = MOST[question]
     assert len(modules) <= most_modules, modules
     assert len(functions) <= most_functions, functions
