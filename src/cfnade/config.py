@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from numbers import Real
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Len, Lt
 
 from cfnade.exceptions import TrainingError
 from cfnade.utils.validation import check_options, options
@@ -56,7 +56,9 @@ class TrainingConfig:
     column and level instead of one per weight: faster, less memory, for millions of sparse columns.
     """
 
-    context_rate: tuple[float, float] | Literal["paper"] = (0.1, 1.0)
+    context_rate: (
+        Annotated[tuple[Annotated[float, Ge(0), Le(1)], ...], Len(2, 2)] | Literal["paper"]
+    ) = (0.1, 1.0)
     """Range of the probability that a rating of a row is context; one value is sampled per row.
     "paper" samples a split point instead (Eq. 19), so many contexts are smaller than any context at
     prediction time. With side "both" one value is sampled for each side and step, for the ratings
@@ -89,7 +91,8 @@ class TrainingConfig:
     seed: Annotated[int, Ge(0), Le(2**63 - 1)] = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "context_rate", _checked_context_rate(self.context_rate))
+        if (limits := self.context_range) is not None and limits[0] > limits[1]:
+            _refuse("context_rate", self.context_rate, "must be two rising numbers")
         if self.schedule == "plateau" and self.patience is None:
             _refuse("patience", None, "must be given for the schedule plateau (60 in the paper)")
         if self.schedule == "plateau" and self.refit:
@@ -103,7 +106,10 @@ class TrainingConfig:
     @property
     def context_range(self) -> tuple[float, float] | None:
         """Range of context rates; None if the paper's split point is used."""
-        return None if isinstance(self.context_rate, str) else self.context_rate
+        if isinstance(self.context_rate, str):
+            return None
+        low, high = self.context_rate
+        return low, high
 
     def batch_size(self, n_rows: int) -> int:
         """Return `batch_rows`, or its default for that many rows."""
@@ -115,32 +121,19 @@ class TrainingConfig:
         items = self.batch_columns or min(1024, max(32, n_items // 4))
         return min(users, n_users), min(items, n_items)
 
-    def with_block_shape(self, n_users: int, n_items: int) -> TrainingConfig:
-        """Return the same options with this block shape."""
-        return replace(self, batch_rows=n_users, batch_columns=n_items)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all options."""
         return asdict(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return all options as JSON reads them back: with lists instead of tuples."""
-        return {n: list(v) if isinstance(v, tuple) else v for n, v in self.to_dict().items()}
+        options: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return options
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingConfig:
         """Create the options of a recipe or checkpoint; unknown names are errors."""
         return cls(**check_options(cls, values))
-
-
-def _checked_context_rate(rate: Any) -> Any:
-    if isinstance(rate, str) and rate == "paper":
-        return rate
-    is_pair = isinstance(rate, tuple | list) and len(rate) == 2
-    numbers = is_pair and all(isinstance(x, Real) and not isinstance(x, bool) for x in rate)
-    if not (numbers and 0 <= rate[0] <= rate[1] <= 1):
-        _refuse("context_rate", rate, 'must be two rising numbers in 0..1, or "paper"')
-    return float(rate[0]), float(rate[1])
 
 
 def _refuse(name: str, value: object, rule: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from annotated_types import Ge, Gt, Interval, Le, Len, Lt
+from annotated_types import Ge, Gt, Le, Len, Lt
 
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.utils.validation import (
@@ -20,22 +20,18 @@ from cfnade.utils.validation import (
     options,
 )
 
-NOT_NUMBERS = ["5", None, [5], True, False, np.True_, 1j, np.array([1]), float("nan")]
+NOT_NUMBERS = ["5", None, [5], True, np.True_, 1j, np.array([1]), float("nan")]
 
 
 @pytest.mark.parametrize(
     ("kind", "constraints", "value", "expected"),
     [
         (int, [], -3, -3),
-        (int, [Ge(1)], 1, 1),
         (int, [Ge(1)], np.int32(7), 7),
         (int, [Ge(0), Le(255)], np.uint8(255), 255),
-        (float, [], -0.5, -0.5),
         (float, [Gt(0)], 1e-300, 1e-300),
-        (float, [Interval(ge=0, le=1)], np.float32(0.25), 0.25),
         (float, [Ge(0), Le(1)], 1, 1.0),
         (float, [Ge(0), Lt(1)], Fraction(1, 4), 0.25),
-        (bool, [], False, False),
         (bool, [], np.True_, True),
         (str, [], np.str_("text"), "text"),
     ],
@@ -52,16 +48,11 @@ def test_scalars_are_returned_as_python_types(
 @pytest.mark.parametrize(
     ("kind", "constraints", "description", "bad"),
     [
-        (int, [], "a whole number", [*NOT_NUMBERS, 2.0, np.float64(2)]),
-        (int, [Ge(1)], "a whole number of at least 1", [*NOT_NUMBERS, 0, -1, 1.5]),
+        (int, [Ge(1)], "a whole number of at least 1", [*NOT_NUMBERS, 0, 1.5, np.float64(2)]),
         (int, [Ge(0), Le(255)], "a whole number in 0..255", [*NOT_NUMBERS, -1, np.int16(256)]),
-        (int, [Ge(0), Le(2**63 - 1)], "a whole number in 0..2**63-1", [2**63]),
         (float, [], "a number", [*NOT_NUMBERS, float("inf"), -np.inf]),
         (float, [Gt(0)], "a number above 0", [*NOT_NUMBERS, 0, 0.0, -0.1]),
-        (float, [Ge(0), Le(1)], "a number in 0..1", [*NOT_NUMBERS, -0.1, 1.1]),
         (float, [Ge(0), Lt(1)], "a number of at least 0 and below 1", [*NOT_NUMBERS, 1, -1]),
-        (float, [Interval(gt=0, lt=1)], "a number above 0 and below 1", [0, 1]),
-        (float, [Le(2)], "a number of at most 2", [*NOT_NUMBERS, 3]),
         (bool, [], "true or false", [0, 1, "yes", None]),
         (str, [], "a string", [1, None, b"text"]),
     ],
@@ -73,8 +64,7 @@ def test_errors_name_the_argument_the_value_and_the_rule(
         with pytest.raises(ModelError) as refusal:
             check_scalar("width", value, kind, *constraints, error=ModelError)
         assert str(refusal.value) == f"width (={value!r}) must be {description}"
-        assert refusal.value.field == "width"
-        assert refusal.value.value is value
+        assert (refusal.value.field, refusal.value.value) == ("width", value)
 
 
 def test_a_choice_is_one_of_the_strings() -> None:
@@ -91,7 +81,7 @@ def test_a_choice_is_one_of_the_strings() -> None:
 @options(TrainingError, "training option")
 class Example:
     epochs: Annotated[int, Ge(1)] = 5
-    rate: Annotated[float, Gt(0)] = 0.1
+    rate: Annotated[float, Gt(0)] = 1
     patience: Annotated[int, Ge(1)] | None = None
     schedule: Literal["cosine", "linear"] = "cosine"
     sizes: Annotated[tuple[Annotated[int, Ge(1)], ...], Len(1)] = (8,)
@@ -107,39 +97,18 @@ class Derived(Example):
     gains: Annotated[tuple[float, ...], Len(2, 2)] = (1.0, 0.0)
 
 
-def test_fields_become_python_types() -> None:
-    given: dict[str, Any] = {
-        "epochs": np.int64(3),
-        "rate": np.float32(0.5),
-        "sizes": [4, np.int64(2)],
-        "note": b"anything",
-    }
+def test_fields_and_defaults_become_python_types() -> None:
+    given: dict[str, Any] = {"epochs": np.int64(3), "sizes": [4, np.int64(2)], "note": b"anything"}
     example = Example(**given)
-    assert example == Example(epochs=3, rate=0.5, sizes=(4, 2), note=b"anything")
-    assert [type(value) for value in (example.epochs, example.rate, example.sizes)] == [
-        int,
-        float,
-        tuple,
-    ]
-    assert [field.name for field in fields(Example)][:2] == ["epochs", "rate"]
-
-
-def test_defaults_become_python_types() -> None:
-    @options(TrainingError)
-    class OfOtherTypes:
-        rate: float = 1
-        whole: int = np.int64(2)  # type: ignore[assignment]
-
-    one = OfOtherTypes()
-    assert (type(one.rate), type(one.whole)) == (float, int)
+    assert example == Example(epochs=3, sizes=(4, 2), note=b"anything")
+    assert [type(value) for value in (example.epochs, example.rate)] == [int, float]
+    assert Derived(gains=[1, 2]).gains == (1.0, 2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epochs": 0}, "epochs (=0) must be a whole number of at least 1"),
         ({"epochs": True}, "epochs (=True) must be a whole number of at least 1"),
-        ({"rate": "fast"}, "rate (='fast') must be a number above 0"),
         ({"patience": 0}, "patience (=0) must be a whole number of at least 1, or None"),
         ({"patience": 0, "rate": 0}, "rate (=0) must be a number above 0"),  # in field order
         ({"schedule": "sine"}, "schedule (='sine') must be one of cosine, linear"),
@@ -162,14 +131,10 @@ def test_the_first_field_that_violates_its_rule_is_named(
         assert str(refusal.value) == f"training option {message}"
 
 
-def test_the_own_post_init_sees_checked_fields() -> None:
+def test_post_init_of_the_class_sees_checked_fields() -> None:
     for cls in (Example, Derived):
         with pytest.raises(TrainingError, match="patience exceeds epochs"):
             cls(patience=np.int64(6))  # type: ignore[arg-type]
-
-
-def test_fields_of_a_derived_dataclass_are_checked() -> None:
-    assert Derived(gains=[1, 2]).gains == (1.0, 2.0)  # type: ignore[arg-type]
     with pytest.raises(TrainingError, match=r"gains \(=\(1,\)\) must be a list of 2 values, each"):
         Derived(gains=(1,))
 
@@ -199,9 +164,5 @@ def test_a_long_value_is_shortened_in_the_message(value: Any) -> None:
 
 def test_an_unknown_name_gets_the_closest_one_or_all() -> None:
     known = ("learning_rate", "epochs")
-    assert describe_unknown("option", "learning_rat", known) == (
-        "unknown option 'learning_rat'; did you mean 'learning_rate'?"
-    )
-    assert describe_unknown("option", "x", known) == (
-        "unknown option 'x' (known: learning_rate, epochs)"
-    )
+    assert "did you mean 'learning_rate'?" in describe_unknown("option", "learning_rat", known)
+    assert "(known: learning_rate, epochs)" in describe_unknown("option", "x", known)

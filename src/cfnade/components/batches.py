@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -225,7 +225,7 @@ class _BlockBatchSampler(BatchSampler):
         parts: Mapping[Literal["user", "item"], ColumnPartition] | None,
     ) -> None:
         users, items = settings.block_shape(ratings.n_users, ratings.n_items)
-        super().__init__(ratings.n_users, settings.with_block_shape(users, items))
+        super().__init__(ratings.n_users, replace(settings, batch_rows=users, batch_columns=items))
         partitions = [parts["user"], parts["item"]] if parts else []
         self._partitions = partitions
         by_user, by_item = ratings.rows("user"), ratings.rows("item")

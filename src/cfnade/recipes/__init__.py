@@ -9,7 +9,8 @@ side = "item"  (or "user", or "both")
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from annotated_types import Ge, Le, Len
 
 from cfnade.components.new_member import WITH_RIDGE, component_axis, component_names, is_closed_form
 from cfnade.config import TrainingConfig
-from cfnade.exceptions import CfnadeError, ModelError, TrainingError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors
 from cfnade.utils.text import option
 from cfnade.utils.validation import check_options, describe_unknown, options
@@ -36,9 +37,6 @@ class _ComponentFields:
     gains: Annotated[tuple[float, ...], Len(3, 3)] = (1.0, 1.0, 0.0)
     """Gains of user-near and item-near, and the shift, such as (1.7, 3.0, -0.08)."""
     time: bool = False
-
-
-_COMPONENT_FIELDS = [field.name for field in fields(_ComponentFields)]
 
 
 @dataclass(frozen=True)
@@ -74,62 +72,55 @@ def load_recipe(name: str | Path) -> Recipe:
 
 
 def _parse(name: str, content: dict[str, Any]) -> Recipe:
+    where = f"recipe {name}"
     if unknown := sorted(set(content) - {"side", *_TABLES}):
         raise TrainingError(
-            f"recipe {name}: unknown part {unknown[0]!r}; a recipe has side, [model], [training] "
-            "and [measured]"
+            f"{where}: unknown part {unknown[0]!r}; a recipe has side, [model], [training] and "
+            "[measured]"
         )
-    side = content.get("side", "user")
-    try:
-        check_side(side)
-    except TrainingError as error:
-        raise _located(error, f"recipe {name}") from error
     for table in _TABLES:
         if not isinstance(content.get(table, {}), dict):
             raise TrainingError(
-                f"recipe {name}: {table} (={content[table]!r}) must be a table: write [{table}] "
-                "and its fields below"
+                f"{where}: {table} (={content[table]!r}) must be a table: write [{table}] and its "
+                "fields below"
             )
-    return Recipe(
-        name,
-        side,
-        model_fields(content.get("model", {}), f"recipe {name}"),
-        training_config(content.get("training", {}), f"recipe {name}"),
-        content.get("measured", {}),
-    )
+    side = content.get("side", "user")
+    with _located(where):
+        check_side(side)
+    model = model_fields(content.get("model", {}), where)
+    training = training_config(content.get("training", {}), where)
+    return Recipe(name, side, model, training, content.get("measured", {}))
 
 
 def model_fields(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Check the fields of a model, except its sizes; error messages begin with `where`."""
-    names = [field.name for field in fields(CFNADEConfig) if field.name not in _SIZES]
-    for name in values:
-        if name not in (*names, *_COMPONENT_FIELDS):
-            message = describe_unknown("model field", name, [*names, *_COMPONENT_FIELDS])
-            raise TrainingError(f"{where}: {message}", field=name)
-    component = {name: values[name] for name in values if name in _COMPONENT_FIELDS}
-    network = {name: values[name] for name in values if name in names}
-    try:
-        checked = check_options(_ComponentFields, component, f"{where}: ")
-        checked |= check_options(CFNADEConfig, network)
+    network = [field.name for field in fields(CFNADEConfig) if field.name not in _SIZES]
+    valid: dict[str, type] = dict.fromkeys(network, CFNADEConfig)
+    valid |= {field.name: _ComponentFields for field in fields(_ComponentFields)}
+    checked = {}
+    with _located(where):
+        for name, value in values.items():
+            if name not in valid:
+                raise TrainingError(describe_unknown("model field", name, valid), field=name)
+            checked |= check_options(valid[name], {name: value})
         check_factors(checked.get("hidden", CFNADEConfig.hidden), checked.get("factors"))
-    except ModelError as error:
-        raise _located(error, where) from error
-    return {name: checked[name] for name in values}
+    return checked
 
 
 def training_config(values: Mapping[str, Any], where: str) -> TrainingConfig:
     """Create training options; error messages begin with `where`."""
-    try:
+    with _located(where):
         return TrainingConfig.from_dict(values)
-    except TrainingError as error:
-        raise _located(error, where) from error
 
 
-def _located(error: CfnadeError, where: str) -> TrainingError:
-    """Return the error with its place in front."""
-    return TrainingError(
-        f"{where}: {error}", field=error.field, value=error.value, reason=error.reason
-    )
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Put the place in front of an error."""
+    try:
+        yield
+    except (ModelError, TrainingError) as error:
+        attributes = {"field": error.field, "value": error.value, "reason": error.reason}
+        raise TrainingError(f"{where}: {error}", **attributes) from error
 
 
 # -- sides ----------------------------------------------------------------------------------------
@@ -154,9 +145,8 @@ def check_side(side: str) -> None:
 
 def uses_blocks(side: str) -> bool:
     """Return whether the first member conditions on users and items, and so trains on blocks."""
-    return (
-        len({component_axis(name) for name in component_names(member_kinds(side)[0])} - {None}) == 2
-    )
+    axes = {component_axis(name) for name in component_names(member_kinds(side)[0])}
+    return axes >= {"user", "item"}
 
 
 def default_recipe(side: str, ridge: int | None = None) -> Recipe:

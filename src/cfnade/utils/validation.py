@@ -7,9 +7,9 @@
         schedule: Literal["cosine", "linear"] = "cosine"
 
 `TrainingConfig(epochs=0)` raises a TrainingError: training option epochs (=0) must be a whole
-number of at least 1. Constraints are those of `annotated_types`. Checked types are int, float,
-bool, str, Literal, tuples `tuple[X, ...]` of these, and unions of these and None; values of other
-types are not checked. A NumPy scalar becomes Python's own type, a list becomes a tuple.
+number of at least 1. Constraints are Ge, Gt, Le, Lt and Len of `annotated_types`. Checked types
+are int, float, bool, str, Literal, tuples `tuple[X, ...]` of these, and unions of these and None;
+values of other types are not checked. A NumPy scalar becomes Python's own type, a list a tuple.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
@@ -27,6 +27,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     TypeVar,
     Union,
     dataclass_transform,
@@ -36,11 +37,10 @@ from typing import (
 )
 
 import numpy as np
-from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Len, Lt
+from annotated_types import BaseMetadata, Ge, Gt, Le, Len, Lt
 
 from cfnade.exceptions import CfnadeError
 
-T = TypeVar("T")
 S = TypeVar("S", int, float, bool, str)
 C = TypeVar("C")
 
@@ -63,9 +63,8 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
         inherited = getattr(cls, "__post_init__", None)
 
         def check_fields(self: Any) -> None:
-            derived: Any = type(self)
-            for name in _field_types(derived):
-                value = _check_field(derived, name, getattr(self, name), error, noun)
+            for name, rule in _field_rules(type(self)).items():
+                value = rule.check(name, getattr(self, name), error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
                 inherited(self)
@@ -89,12 +88,12 @@ def check_options(cls: type, values: Mapping[str, Any], where: str = "") -> dict
         The values in Python's own types.
     """
     error, noun = cls.__options__  # type: ignore[attr-defined]
-    hints, checked = _field_types(cls), {}
+    rules, checked = _field_rules(cls), {}
     for name, value in values.items():
-        if name not in hints:
-            message = describe_unknown(noun or "option", name, hints)
+        if name not in rules:
+            message = describe_unknown(noun or "option", name, rules)
             raise error(f"{where}{message}", field=name, value=value)
-        checked[name] = _check_field(cls, name, value, error, f"{where}{noun}")
+        checked[name] = rules[name].check(name, value, error, f"{where}{noun}")
     return checked
 
 
@@ -102,7 +101,7 @@ def check_scalar(
     name: str,
     value: object,
     kind: type[S],
-    *constraints: BaseMetadata | GroupedMetadata,
+    *constraints: BaseMetadata,
     error: type[CfnadeError],
     noun: str = "",
 ) -> S:
@@ -116,7 +115,7 @@ def check_scalar(
         error: Raised if the value does not fit.
         noun: Stands before the name in the message.
     """
-    checked: S = _check(name, value, Annotated[kind, *constraints, None], error, noun)
+    checked: S = _rule(kind, constraints).check(name, value, error, noun)
     return checked
 
 
@@ -124,7 +123,7 @@ def check_choice(
     name: str, value: object, choices: Iterable[str], *, error: type[CfnadeError]
 ) -> str:
     """Return an argument if it is one of the strings."""
-    checked: str = _check(name, value, Literal[*choices], error, "")
+    checked: str = _rule(Literal[*choices]).check(name, value, error, "")
     return checked
 
 
@@ -135,142 +134,88 @@ def describe_unknown(noun: str, name: object, valid: Collection[str]) -> str:
     return f"unknown {noun} {name!r}{hint}"
 
 
-# -- types ----------------------------------------------------------------------------------------
+# -- rules of type hints --------------------------------------------------------------------------
+
+
+class _Rule(NamedTuple):
+    """What a type hint requires of a value."""
+
+    convert: Callable[[Any], Any]
+    """Returns a value in Python's own types, or raises a ValueError."""
+    requirement: str
+    """Completes the sentence "it must be …"."""
+
+    def check(self, name: str, value: Any, error: type[CfnadeError], noun: str) -> Any:
+        """Return a value in Python's own types; raise the error if it does not fit."""
+        try:
+            return self.convert(value)
+        except (ValueError, OverflowError):
+            text, reason = repr(value), f"must be {self.requirement}"
+        text = text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"
+        subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
+        raise error(f"{subject} (={text}) {reason}", field=name, value=value, reason=reason)
 
 
 @cache  # evaluating annotations is slow
-def _field_types(cls: type) -> dict[str, Any]:
+def _field_rules(cls: type) -> dict[str, _Rule]:
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(cls)}
+    return {field.name: _rule(hints[field.name]) for field in fields(cls)}
 
 
-@cache
-def _valid_defaults(cls: type) -> dict[str, Any]:
-    """Return the defaults that a check leaves as they are."""
-    valid = {}
-    for name, hint in _field_types(cls).items():
-        default = cls.__dataclass_fields__[name].default  # type: ignore[attr-defined]
-        with suppress(ValueError, OverflowError):
-            if default is not MISSING and _convert(default, hint) is default:
-                valid[name] = default
-    return valid
-
-
-def _check_field(cls: type, name: str, value: Any, error: type[CfnadeError], noun: str) -> Any:
-    """Return the value of a field in Python's own types, as `_check`."""
-    valid = _valid_defaults(cls)
-    if name in valid and value is valid[name]:  # as most are
-        return value
-    return _check(name, value, _field_types(cls)[name], error, noun)
-
-
-def _check(name: str, value: Any, hint: Any, error: type[CfnadeError], noun: str) -> Any:
-    """Return a value in Python's own types; raise the error if it does not fit the type hint."""
-    try:
-        return _convert(value, hint)
-    except (ValueError, OverflowError):
-        subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
-        text = repr(value)
-        text = text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"
-        reason = f"must be {_describe(hint)}"
-    raise error(f"{subject} (={text}) {reason}", field=name, value=value, reason=reason)
-
-
-@cache  # with the cached bounds: 0.05 instead of 0.3 ms for the options of a ranking
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(hint), get_args(hint)
-
-
-def _convert(value: Any, hint: Any, constraints: Iterable[Any] = ()) -> Any:
-    """Return a value in Python's own types; raise a ValueError if it does not fit the hint."""
-    origin, arguments = _parts(hint)
-    if origin is Annotated:
-        return _convert(value, arguments[0], arguments[1:])
-    if origin in (Union, UnionType):
-        if value is None and NoneType in arguments:
-            return None
-        for alternative in arguments:
-            with suppress(ValueError):
-                return _convert(value, alternative)
-    elif hint is NoneType:
-        if value is None:
-            return None
-    elif origin is Literal:
-        for choice in arguments:
-            if isinstance(value, type(choice)) and value == choice:
-                return choice
-    elif origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        least, most = _length(constraints)
-        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        if is_list and least <= len(value) <= most:
-            return tuple(_convert(item, arguments[0]) for item in value)
-    elif hint is bool:
-        if isinstance(value, bool | np.bool_):
-            return bool(value)
-    elif hint is str:
-        if isinstance(value, str):
-            return str(value)
-    elif hint in (int, float):
-        is_number = isinstance(value, Integral if hint is int else Real)
-        is_number = is_number and not isinstance(value, bool) and math.isfinite(value)
-        bounds = _bounds(tuple(constraints))
-        if is_number and all(compare(value, limit) for _, compare, limit in bounds):
-            return hint(value)
-    else:
-        return value
-    raise ValueError
-
-
-def _describe(hint: Any, constraints: Iterable[Any] = ()) -> str:
-    """Return what completes the sentence "it must be …"."""
+def _rule(hint: Any, constraints: Sequence[Any] = ()) -> _Rule:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _describe(arguments[0], arguments[1:])
+        return _rule(arguments[0], arguments[1:])
     if origin in (Union, UnionType):
-        words = " or ".join(_describe(kind) for kind in arguments if kind is not NoneType)
-        return f"{words}, or None" if NoneType in arguments else words
+        return _union(arguments)
+    if origin is tuple and arguments[1:] == (...,):
+        return _list(_rule(arguments[0]), constraints)
     if origin is Literal:
-        return (
-            f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else f"{arguments[0]}"
-        )
-    if origin is tuple:
-        least, most = _length(constraints)
-        size = f"{least} to {most} values"
-        if least == most:
-            size = f"{least} values"
-        elif most == math.inf:
-            size = f"at least {least} value{'s' * (least > 1)}" if least else "values"
-        return f"a list of {size}, each {_describe(arguments[0])}"
-    if hint in (bool, str):
-        return "true or false" if hint is bool else "a string"
-    kind, bounds = "a whole number" if hint is int else "a number", _bounds(tuple(constraints))
-    limits = ["2**63-1" if bound == 2**63 - 1 else str(bound) for _, _, bound in bounds]
-    if [words for words, *_ in bounds] == ["of at least", "of at most"]:
-        return f"{kind} in {limits[0]}..{limits[1]}"
-    text = " and ".join(f"{bound[0]} {limit}" for bound, limit in zip(bounds, limits, strict=True))
-    return f"{kind} {text}".strip()
+        choices = ", ".join(map(str, arguments))
+        requirement = f"one of {choices}" if len(arguments) > 1 else choices
+        return _Rule(lambda value: _choice(value, arguments), requirement)
+    if hint in (int, float):
+        return _number(hint, constraints)
+    if hint is bool:
+        return _Rule(lambda value: bool(_instance(value, bool | np.bool_)), "true or false")
+    if hint is str:
+        return _Rule(lambda value: str(_instance(value, str)), "a string")
+    return _Rule(lambda value: value, "")
 
 
-def _length(constraints: Iterable[Any]) -> tuple[int, float]:
-    """Return the smallest and the largest number of values."""
-    least, most = 0, math.inf
-    for constraint in constraints:
-        if isinstance(constraint, Len):
-            least = constraint.min_length
-            most = math.inf if constraint.max_length is None else constraint.max_length
-    return least, most
+def _union(alternatives: Sequence[Any]) -> _Rule:
+    rules = [_rule(alternative) for alternative in alternatives if alternative is not NoneType]
+    optional = len(rules) < len(alternatives)
+
+    def convert(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        for rule in rules:
+            with suppress(ValueError):
+                return rule.convert(value)
+        raise ValueError
+
+    requirement = " or ".join(rule.requirement for rule in rules)
+    return _Rule(convert, f"{requirement}, or None" if optional else requirement)
 
 
-@cache
-def _bounds(constraints: tuple[Any, ...]) -> list[tuple[str, Callable[[Any, Any], Any], Any]]:
-    """Return the words, the comparison and the limit of each bound."""
-    bounds = []
-    for constraint in constraints:
-        for part in constraint if isinstance(constraint, GroupedMetadata) else [constraint]:
-            for kind, (attribute, words, compare) in _COMPARISONS.items():
-                if isinstance(part, kind):
-                    bounds.append((words, compare, getattr(part, attribute)))
-    return bounds
+def _list(element: _Rule, constraints: Sequence[Any]) -> _Rule:
+    length = next((limit for limit in constraints if isinstance(limit, Len)), Len())
+    least, most = length.min_length, length.max_length
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        items = _instance(value, Sequence)
+        too_long = most is not None and len(items) > most
+        if isinstance(value, str | bytes) or len(items) < least or too_long:
+            raise ValueError
+        return tuple(element.convert(item) for item in items)
+
+    size = f"{least} to {most} values"
+    if least == most:
+        size = f"{least} values"
+    elif most is None:
+        size = f"at least {least} value{'s' * (least > 1)}" if least else "values"
+    return _Rule(convert, f"a list of {size}, each {element.requirement}")
 
 
 _COMPARISONS: dict[type, tuple[str, str, Callable[[Any, Any], Any]]] = {
@@ -279,3 +224,36 @@ _COMPARISONS: dict[type, tuple[str, str, Callable[[Any, Any], Any]]] = {
     Le: ("le", "of at most", operator.le),
     Lt: ("lt", "below", operator.lt),
 }
+
+
+def _number(kind: type, constraints: Sequence[Any]) -> _Rule:
+    bounds = []
+    for constraint in constraints:
+        attribute, words, compare = _COMPARISONS[type(constraint)]
+        bounds.append((words, compare, getattr(constraint, attribute)))
+
+    def convert(value: Any) -> Any:
+        number = _instance(value, Integral if kind is int else Real)
+        is_valid = not isinstance(value, bool) and math.isfinite(number)
+        if not is_valid or not all(compare(number, limit) for _, compare, limit in bounds):
+            raise ValueError
+        return kind(number)
+
+    noun = "a whole number" if kind is int else "a number"
+    if [words for words, *_ in bounds] == ["of at least", "of at most"]:
+        return _Rule(convert, f"{noun} in {bounds[0][2]}..{bounds[1][2]}")
+    limits = " and ".join(f"{words} {limit}" for words, _, limit in bounds)
+    return _Rule(convert, f"{noun} {limits}".strip())
+
+
+def _choice(value: Any, choices: Sequence[Any]) -> Any:
+    for choice in choices:
+        if isinstance(value, type(choice)) and value == choice:
+            return choice
+    raise ValueError
+
+
+def _instance(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError  # what converters raise
+    return value
