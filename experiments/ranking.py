@@ -244,7 +244,7 @@ def netflix(threads: int) -> dict[str, Any]:
         **_row(found),
         "seconds": {"reading": read, "reading and training": trained},
         "weights": dict(_interaction_model(fitted).weights),
-        "validation": lists["ndcg"],
+        "validation": lists["score"],
         "plan": lists["plan"],
     }
 

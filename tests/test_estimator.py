@@ -721,7 +721,7 @@ def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> No
     assert bits(plain) == bits(listing)
     assert_close(all_predictions(plain, parts.test), all_predictions(listing, parts.test))
     assert plain.fitted_.interaction_model is None
-    assert listing.fitted_.facts["lists"]["ndcg"] > 0
+    assert listing.fitted_.facts["lists"]["score"] > 0
     listing.save(tmp_path)
     loaded = CFNADE.load(tmp_path)
     assert loaded.learn_interactions is True

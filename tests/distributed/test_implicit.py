@@ -22,7 +22,6 @@ from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore, exists, forget
 from cfnade.distributed.train import RankOptions, train_distributed
-from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import SetNade
 from cfnade.implicit.set_nade_training import (
@@ -32,6 +31,7 @@ from cfnade.implicit.set_nade_training import (
     softmax_over_ranks,
     training_loop,
 )
+from cfnade.implicit.validation import Question, RankingMetric
 from cfnade.training.callbacks import MessageCallback
 from cfnade.training.plan import plan_side
 
@@ -117,7 +117,7 @@ def test_lists_of_all_ranks_are_judged_as_those_of_one(
     people = np.unique(parts.valid.users).astype(np.int64)
     known, answers = (rows_of(part).select(people) for part in (parts.train, parts.valid))
     scores = SetNade.of_network(start).scores(known)
-    expected = float(ndcg_of_scores(scores, Question(known, answers), 20).mean())
+    expected = float(RankingMetric().evaluate(scores, Question(known, answers)).mean())
 
     def own(group: ProcessGroup) -> float | None:
         owned = load_rank_data(group, shards, "user")

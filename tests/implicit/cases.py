@@ -40,7 +40,9 @@ def some_rows(
 def some_network(*, hidden: int = 5, columns: int = M, seed: int = 0) -> Any:
     """Return a set NADE with random weights."""
     generator = torch.Generator().manual_seed(seed)
-    network = SetNADENetwork(SetNADEConfig(columns=columns, levels=1, hidden=hidden, usual=3.0))
+    network = SetNADENetwork(
+        SetNADEConfig(columns=columns, levels=1, hidden=hidden, mean_count=3.0)
+    )
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(0.0, 0.6, generator=generator)

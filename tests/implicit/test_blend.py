@@ -11,16 +11,11 @@ from tests.implicit.cases import M, matrix, some_model, some_rows
 from cfnade.exceptions import ModelError
 from cfnade.implicit import InteractionModel
 from cfnade.implicit import blend as blend_module
-from cfnade.implicit.blend import (
-    Question,
-    collect_candidates,
-    fit_weights,
-    join_candidates,
-    ndcg_of_scores,
-)
+from cfnade.implicit.blend import collect_candidates, fit_weights, join_candidates
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.sharpness import Observed, fit_sharpness, shorten
-from cfnade.training.implicit import kept_components
+from cfnade.implicit.validation import MetricName, Question, RankingMetric
+from cfnade.training.implicit import needed_components
 
 ITEMS = 40
 
@@ -47,21 +42,52 @@ def question_of(truth: Any, seed: int, answers: int = 3) -> Question:
 
 def blend_of(scores: dict[str, Any], question: Question, k: int = 10) -> Any:
     arrays = {name: one.astype(np.float32) for name, one in scores.items()}
-    return fit_weights(list(arrays), collect_candidates(arrays, question, k), seed=0)
+    return fit_weights(
+        list(arrays), collect_candidates(arrays, question, RankingMetric(k=k)), seed=0
+    )
 
 
-def test_ndcg_is_that_of_a_loop() -> None:
+@pytest.mark.parametrize("metric", ["ndcg", "recall"])
+def test_metrics_are_those_of_a_loop(metric: MetricName) -> None:
     rng = np.random.default_rng(6)
     scores = rng.standard_normal((200, ITEMS)).astype(np.float32)
     known = rng.random(scores.shape) < 0.2
     answers = ~known & (rng.random(scores.shape) < 0.1)
-    found = ndcg_of_scores(scores, Question(rows_of(known), rows_of(answers)), 7)
+    question = Question(rows_of(known), rows_of(answers))
+    found = RankingMetric(metric=metric, k=7).evaluate(scores, question)
     for row in range(200):
         order = [i for i in np.argsort(-scores[row]) if not known[row, i]][:7]
         wanted = int(answers[row].sum())
         gain = sum(answers[row, i] / np.log2(2 + place) for place, i in enumerate(order))
         best = sum(1 / np.log2(2 + place) for place in range(min(7, wanted))) or 1.0
+        if metric == "recall":
+            gain, best = answers[row, order].sum(), max(1, wanted)
         assert found[row] == pytest.approx(gain / best, abs=1e-6)
+
+
+def test_a_blend_is_tuned_for_its_metric() -> None:
+    """The second component moves hits within the first ten, which recall does not see."""
+    rng = np.random.default_rng(3)
+    truth = 3 * rng.standard_normal((2000, ITEMS))
+    question = question_of(truth, 3, answers=5)
+    coarse = (np.argsort(np.argsort(truth, 1), 1) >= ITEMS - 10).astype(np.float32)
+    scores = {"coarse": coarse, "fine": (truth * coarse).astype(np.float32)}
+    blends = {
+        metric: fit_weights(
+            list(scores),
+            collect_candidates(scores, question, RankingMetric(metric=metric, k=10)),
+            seed=0,
+        )
+        for metric in ("ndcg", "recall")
+    }
+    for metric, blend in blends.items():
+        total = sum(
+            blend.weights[name] * (s - s.mean(1, keepdims=True)) / s.std(1, keepdims=True)
+            for name, s in scores.items()
+        )
+        value = RankingMetric(metric=metric, k=10).evaluate(total.astype(np.float32), question)
+        assert blend.score == pytest.approx(float(value.mean()), abs=2e-3)
+    assert blends["ndcg"].weights["fine"] > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -83,7 +109,7 @@ def test_the_planted_ratio_is_found() -> None:
     question = question_of(first + 0.5 * second, 1)
     blend = blend_of({"first": first, "second": 0.01 * second}, question)
     assert 0.3 <= blend.weights["second"] / blend.weights["first"] <= 0.75
-    assert blend.ndcg > max(blend.alone.values())
+    assert blend.score > max(blend.component_scores.values())
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,15 +123,19 @@ def test_the_blend_is_not_below_its_best_component(seed: int) -> None:
         for name in ("first", "second", "third")
     }
     blend = blend_of(scores, question)
-    alone = {n: float(ndcg_of_scores(one, question, 10).mean()) for n, one in scores.items()}
+    alone = {
+        n: float(RankingMetric(k=10).evaluate(one, question).mean()) for n, one in scores.items()
+    }
     standard = [
         blend.weights[n] * (one - one.mean(1, keepdims=True)) / one.std(1, keepdims=True)
         for n, one in scores.items()
     ]
-    together = float(ndcg_of_scores(np.sum(standard, 0, np.float32), question, 10).mean())
-    assert blend.ndcg >= max(alone.values()) - 1e-6
-    assert blend.ndcg == pytest.approx(together, abs=2e-3)
-    assert blend.alone == {name: pytest.approx(value, abs=1e-5) for name, value in alone.items()}
+    together = float(RankingMetric(k=10).evaluate(np.sum(standard, 0, np.float32), question).mean())
+    assert blend.score >= max(alone.values()) - 1e-6
+    assert blend.score == pytest.approx(together, abs=2e-3)
+    assert blend.component_scores == {
+        name: pytest.approx(value, abs=1e-5) for name, value in alone.items()
+    }
     assert sum(blend.weights.values()) == pytest.approx(1.0)
 
 
@@ -117,30 +147,30 @@ def test_weights_below_the_best_component_are_replaced_by_it(
     monkeypatch.setattr(blend_module, "search_weights", lambda _: np.array([0.0, 1.0]))
     blend = blend_of({"good": truth, "noise": noise}, question_of(truth, 0))
     assert blend.weights == {"good": 1.0, "noise": 0.0}
-    assert blend.ndcg == max(blend.alone.values())
+    assert blend.score == max(blend.component_scores.values())
 
 
 def test_parts_of_a_question_are_joined() -> None:
     truth = np.random.default_rng(0).standard_normal((50, ITEMS)).astype(np.float32)
     question = question_of(truth, 0)
-    whole = collect_candidates({"a": truth}, question, 5)
+    whole = collect_candidates({"a": truth}, question, RankingMetric(k=5))
     halves = [
         collect_candidates(
             {"a": truth[part]},
-            Question(question.known.select(part), question.answers.select(part)),
-            5,
+            Question(question.history.select(part), question.answers.select(part)),
+            RankingMetric(k=5),
         )
         for part in (np.arange(20), np.arange(20, 50))
     ]
-    np.testing.assert_allclose(join_candidates(halves).ndcg([1.0]), whole.ndcg([1.0]))
+    np.testing.assert_allclose(join_candidates(halves).evaluate([1.0]), whole.evaluate([1.0]))
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
 def test_probabilities_are_calibrated(sharpness: float) -> None:
     truth = (1.5 * np.random.default_rng(3).standard_normal((3000, ITEMS))).astype(np.float32)
     question = question_of(truth, 4, answers=1)
-    found = fit_sharpness([Observed(truth / sharpness, question.known, question.answers)])
-    factors = found.factors(question.known.counts)
+    found = fit_sharpness([Observed(truth / sharpness, question.history, question.answers)])
+    factors = found.factors(question.history.counts)
     np.testing.assert_allclose(factors, sharpness, rtol=0.15)
 
 
@@ -232,11 +262,11 @@ def test_a_model_needs_popularity() -> None:
 def test_a_model_keeps_components_with_a_weight_popularity_and_item_vectors() -> None:
     blend: Any = type("Found", (), {})()
     names = ["ease", "filter", "ials", "popularity"]
-    blend.alone = {"ease": 0.4, "filter": 0.2, "ials": 0.3, "popularity": 0.1}
+    blend.component_scores = {"ease": 0.4, "filter": 0.2, "ials": 0.3, "popularity": 0.1}
     for weights, kept in (
         ((1.0, 0.0, 0.0, 0.0), {"ease", "ials", "popularity"}),
         ((0.5, 0.5, 0.0, 0.0), {"ease", "filter", "popularity"}),
         ((0.0, 0.0, 0.0, 1.0), {"popularity", "ials"}),
     ):
         blend.weights = dict(zip(names, weights, strict=True))
-        assert set(kept_components(blend, names)) == kept
+        assert set(needed_components(blend, names)) == kept

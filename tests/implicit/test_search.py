@@ -12,6 +12,7 @@ from tests.implicit.cases import some_rows
 from cfnade.implicit.base import DataShape, Options, SearchSpace, component_class
 from cfnade.implicit.holdout import hold_outs
 from cfnade.implicit.search import ComponentSearch, climb
+from cfnade.implicit.validation import RankingMetric
 
 
 def pairs(rows: Any) -> set[tuple[int, int]]:
@@ -111,7 +112,8 @@ def ease_search() -> ComponentSearch:
         8,
     )
     shape = DataShape.of(rows)
-    return ComponentSearch(component_class("ease"), space, hold_outs(rows, seed=0), 0, 5, shape)
+    holdouts, metric = hold_outs(rows, seed=0), RankingMetric(k=5)
+    return ComponentSearch(component_class("ease"), space, holdouts, 0, metric, shape)
 
 
 def test_a_component_search_keeps_its_best_trial() -> None:

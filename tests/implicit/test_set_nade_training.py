@@ -218,7 +218,7 @@ def test_the_start_says_how_often_items_are_picked() -> None:
     expected = np.log(weights + 1) - np.log(weights.mean())
     np.testing.assert_allclose(network.b.detach(), expected, rtol=1e-5)
     people = np.count_nonzero(rows.counts)
-    assert network.config.usual == pytest.approx(float(rows.weights.sum()) / people)
+    assert network.config.mean_count == pytest.approx(float(rows.weights.sum()) / people)
     bound = np.sqrt(6 / (M + 5))
     for table in (network.W.detach(), network.V.detach()):
         assert float(table.abs().max()) <= bound

@@ -21,7 +21,7 @@ M = 5
 
 def network(levels: int = 1, *, usual: float = 2.5, columns: int = M) -> SetNADENetwork:
     torch.manual_seed(levels)
-    config = SetNADEConfig(columns=columns, levels=levels, hidden=4, usual=usual)
+    config = SetNADEConfig(columns=columns, levels=levels, hidden=4, mean_count=usual)
     made = SetNADENetwork(config).double()
     with torch.no_grad():
         for parameter in made.parameters():
@@ -42,7 +42,7 @@ def chances(model: SetNADENetwork, known: list[int], levels: list[int]) -> Tenso
     for item, level in zip(known, levels, strict=True):
         total += model.W[level, item]
     if known:
-        total *= (model.config.usual / len(known)) ** 0.5
+        total *= (model.config.mean_count / len(known)) ** 0.5
     h = torch.tanh(model.c + total)
     odds = torch.stack([(model.b[i] + model.V[i] @ h).exp() for i in range(model.config.columns)])
     odds[known] = 0.0

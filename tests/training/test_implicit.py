@@ -14,8 +14,8 @@ from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import TrainingError
 from cfnade.implicit import InteractionModel, interaction_components
 from cfnade.implicit.base import DataShape
-from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.validation import Question, RankingMetric
 from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
 from cfnade.training.callbacks import Callback, MessageCallback, Stage
@@ -65,13 +65,13 @@ def test_more_time_than_the_default_never_gives_a_worse_validation_score(
     monkeypatch.setattr(implicit, "BASE_SECONDS", 0.0)
     monkeypatch.setattr(implicit, "CORES", 0.02)  # as on a machine that is 85 times slower
     found = [run(parts, replace(PLAN, seconds=seconds))[1] for seconds in (1.0, 4.0, 20.0)]
-    scores = [facts["ndcg"] for facts in found]
+    scores = [facts["score"] for facts in found]
     assert scores == sorted(scores)
     assert 0.9 < default_seconds(len(parts.train)) < 1
     fits = [sum(map(len, facts["tried"].values())) for facts in found]
     assert fits[0] < fits[-1]
     for facts in found:
-        assert facts["ndcg"] >= max(facts["alone"].values())
+        assert facts["score"] >= max(facts["component_scores"].values())
 
 
 def test_the_validation_part_is_trained_on_in_the_end(parts: Split) -> None:
@@ -90,7 +90,7 @@ def test_users_held_out_whole_stay_out_and_choose() -> None:
     counts = np.bincount(held.train.items, minlength=40)
     logs = model.components["popularity"].arrays["logs"]
     np.testing.assert_allclose(logs, np.log1p(counts), rtol=1e-6)
-    assert facts["ndcg"] > facts["alone"]["popularity"]
+    assert facts["score"] > facts["component_scores"]["popularity"]
 
 
 def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
@@ -106,10 +106,14 @@ def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
 def test_what_was_tried_is_reported(parts: Split) -> None:
     lines: list[str] = []
     _, facts = run(parts, PLAN, MessageCallback(lines.append))
-    assert set(facts["tried"]) == set(facts["alone"]) == set(facts["weights"])
+    assert set(facts["tried"]) == set(facts["component_scores"]) == set(facts["weights"])
     for name in facts["tried"]:
         assert any(name in line for line in lines)
-    assert facts["plan"] == {"seconds": 2.0, "k": 20, "seed": 3}
+    assert facts["plan"] == {
+        "seconds": 2.0,
+        "metric": {"metric": "ndcg", "k": 20},
+        "seed": 3,
+    }
 
 
 def test_progress_names_components_and_says_how_much_is_done(parts: Split) -> None:
@@ -164,10 +168,12 @@ def test_lists_come_near_the_best_that_there_can_be() -> None:
     question = Question(known.select(users), answers)
     counts = np.bincount(parts.train.items, minlength=60).astype(np.float32)
     theirs, ours, best = (
-        float(ndcg_of_scores(np.ascontiguousarray(scores, np.float32), question, 10).mean())
+        float(
+            RankingMetric(k=10).evaluate(np.ascontiguousarray(scores, np.float32), question).mean()
+        )
         for scores in (
             np.tile(counts, (len(users), 1)),
-            fitted.interaction_model.scores(question.known),
+            fitted.interaction_model.scores(question.history),
             made.utility[users],  # each user's own taste, which nobody can know exactly
         )
     )

@@ -292,10 +292,10 @@ def _print_result(result: TrainingResult, parts: Split, out: Path, without_conte
 def _print_interaction_scores(facts: dict[str, Any]) -> None:
     """Print the validation scores of the interaction model and of its components."""
     scores = facts.get("lists", {})
-    if "alone" not in scores:
+    if "component_scores" not in scores:
         return
-    alone = ", ".join(f"{name} {value:.4f}" for name, value in scores["alone"].items())
-    print(f"interactions: validation NDCG@{scores['k']} {scores['ndcg']:.4f} (alone: {alone})")
+    parts = ", ".join(f"{name} {x:.4f}" for name, x in scores["component_scores"].items())
+    print(f"interactions: validation {scores['metric']} {scores['score']:.4f} ({parts})")
 
 
 # -- interactions ---------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Weights of components, found on users whose next interactions are known.
 
 Each component's scores are standardized per user (over all items), as `InteractionModel` does. A
-coordinate search over non-negative weights maximizes NDCG on the union of every component's first
-items. It runs on several random halves of the users, and the weights are averaged: steadier than
-one search. If the result is below the best component on all users, that component stands alone.
+coordinate search over non-negative weights maximizes the validation metric on the union of every
+component's first items. It runs on several random halves of the users, and the weights are
+averaged, which is more stable than one search. If the result is below the best component on all
+users, only that component gets a weight.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.implicit.base import ScoreArray
-from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.validation import FloatArray, Question, RankingMetric
 from cfnade.kernels.blending import (
     add_standardized,
     blended_gains,
@@ -23,8 +24,6 @@ from cfnade.kernels.blending import (
     relevance,
     top_items,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 DEPTH, WIDTH = 60, 400
 """First items of each component that are candidates, and the most candidates of a user."""
@@ -36,70 +35,43 @@ ROUNDS, HALVES, LEAST = 6, 8, 0.03
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is known of some users, and what they took up next."""
-
-    known: InteractionRows
-    answers: InteractionRows
-
-
-def discounts(k: int) -> FloatArray:
-    """Return 1 / log2(1 + place) of the first k places."""
-    return np.asarray(1 / np.log2(np.arange(2, k + 2)))
-
-
-def ideal_gain(answers: InteractionRows, k: int) -> FloatArray:
-    """Return the gain of each user's best list, 1 where there are no answers. (B,)."""
-    sums = np.concatenate([[1.0], np.cumsum(discounts(k))])
-    return np.asarray(sums[np.minimum(answers.counts, k)])
-
-
-def ndcg_of_scores(scores: ScoreArray, question: Question, k: int) -> FloatArray:
-    """Return the NDCG of each user's first k unknown items. (B,)."""
-    known, answers = question.known, question.answers
-    lists = top_items(scores, known.indptr, known.columns, k)
-    hits = relevance(lists, answers.indptr, answers.columns)
-    gain = hits @ discounts(k)[: lists.shape[1]]
-    return np.asarray(gain / ideal_gain(answers, k))
-
-
-@dataclass(frozen=True)
 class Candidates:
     """Standardized scores of components on candidate items of some users."""
 
     scores: ScoreArray  # (J, B, C)
     hits: npt.NDArray[np.int8]  # (B, C) whether each is an answer, -1 behind the end
     ideal: FloatArray  # (B,)
-    k: int
+    metric: RankingMetric
 
-    def ndcg(self, weights: Sequence[float] | FloatArray) -> FloatArray:
-        """Return the NDCG of each user's weighted sum. (B,)."""
-        gain = blended_gains(self.scores, self.hits, np.asarray(weights), discounts(self.k))
+    def evaluate(self, weights: Sequence[float] | FloatArray) -> FloatArray:
+        """Return the metric of each user's weighted sum. (B,)."""
+        gain = blended_gains(self.scores, self.hits, np.asarray(weights), self.metric.gains)
         return np.asarray(gain / self.ideal)
 
     def select(self, users: npt.NDArray[np.int64]) -> Candidates:
         """Return some users."""
         scores = np.ascontiguousarray(self.scores[:, users])
-        return Candidates(scores, self.hits[users], self.ideal[users], self.k)
+        return Candidates(scores, self.hits[users], self.ideal[users], self.metric)
 
 
-def collect_candidates(scores: Mapping[str, ScoreArray], question: Question, k: int) -> Candidates:
+def collect_candidates(
+    scores: Mapping[str, ScoreArray], question: Question, metric: RankingMetric
+) -> Candidates:
     """Return candidates from the scores (B, M) of each component; the scores are kept."""
-    known, answers = question.known, question.answers
-    each = list(scores.values())
-    depth = max(k, DEPTH)
-    lists = [top_items(one, known.indptr, known.columns, depth) for one in each]
-    width = min(depth * len(each), WIDTH)
-    items = merge_lists(np.stack(lists), width, known.n_columns)
+    history, answers = question.history, question.answers
+    depth = max(metric.k, DEPTH)
+    lists = [top_items(part, history.indptr, history.columns, depth) for part in scores.values()]
+    width = min(depth * len(scores), max(WIDTH, metric.k))
+    items = merge_lists(np.stack(lists), width, history.n_columns)
     hits = relevance(items, answers.indptr, answers.columns)
     hits[items < 0] = -1
     places = np.maximum(items, 0)
     standard = []
-    for one in each:
-        total = np.zeros_like(one)
-        add_standardized(one, 1.0, total)
+    for part in scores.values():
+        total = np.zeros_like(part)
+        add_standardized(part, 1.0, total)
         standard.append(np.take_along_axis(total, places, 1))
-    return Candidates(np.stack(standard), hits, ideal_gain(answers, k), k)
+    return Candidates(np.stack(standard), hits, metric.ideal(answers.counts), metric)
 
 
 def join_candidates(parts: Sequence[Candidates]) -> Candidates:
@@ -110,26 +82,26 @@ def join_candidates(parts: Sequence[Candidates]) -> Candidates:
         more = width - part.hits.shape[1]
         scores = np.pad(part.scores, ((0, 0), (0, 0), (0, more)))
         hits = np.pad(part.hits, ((0, 0), (0, more)), constant_values=-1)
-        return Candidates(scores, hits, part.ideal, part.k)
+        return Candidates(scores, hits, part.ideal, part.metric)
 
     wide = [padded(part) for part in parts]
     return Candidates(
         np.concatenate([part.scores for part in wide], 1),
         np.concatenate([part.hits for part in wide]),
         np.concatenate([part.ideal for part in wide]),
-        parts[0].k,
+        parts[0].metric,
     )
 
 
 def search_weights(candidates: Candidates) -> FloatArray:
     """Return weights that sum to 1, by coordinate search from the best component. (J,)."""
     count = len(candidates.scores)
-    alone = np.array([candidates.ndcg(unit).mean() for unit in np.eye(count)])
-    weights = np.eye(count)[alone.argmax()]
-    best = float(alone.max())
+    singles = np.array([candidates.evaluate(unit).mean() for unit in np.eye(count)])
+    weights = np.eye(count)[singles.argmax()]
+    best = float(singles.max())
     for number in range(ROUNDS):
         before = best
-        for j in np.argsort(-alone).tolist():
+        for j in np.argsort(-singles).tolist():
             largest = weights.max()
             steps = [step * largest for step in FIRST_STEPS]
             if number > 0 and weights[j] > 0:
@@ -137,7 +109,7 @@ def search_weights(candidates: Candidates) -> FloatArray:
             for step in steps:
                 trial = weights.copy()
                 trial[j] = step
-                if trial.any() and (value := float(candidates.ndcg(trial).mean())) > best:
+                if trial.any() and (value := float(candidates.evaluate(trial).mean())) > best:
                     best, weights = value, trial
         if best - before < 2e-5:
             break
@@ -152,7 +124,7 @@ def _without_idle(candidates: Candidates, weights: FloatArray) -> FloatArray:
         fewer = weights.copy()
         fewer[j] = 0.0
         fewer /= fewer.sum()
-        gain = candidates.ndcg(weights) - candidates.ndcg(fewer)
+        gain = candidates.evaluate(weights) - candidates.evaluate(fewer)
         if gain.mean() <= 0.1 * gain.std() / np.sqrt(len(gain)):
             weights = fewer
     return weights
@@ -160,11 +132,11 @@ def _without_idle(candidates: Candidates, weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Blend:
-    """The weight of each component, and the NDCG of each alone and of all together."""
+    """The weight of each component, and the validation scores of the components and the blend."""
 
     weights: dict[str, float]
-    alone: dict[str, float]
-    ndcg: float
+    component_scores: dict[str, float]
+    score: float
 
 
 def fit_weights(names: Sequence[str], candidates: Candidates, *, seed: int) -> Blend:
@@ -175,12 +147,12 @@ def fit_weights(names: Sequence[str], candidates: Candidates, *, seed: int) -> B
     weights = np.mean([search_weights(candidates.select(half)) for half in halves], axis=0)
     weights[weights < LEAST] = 0.0
     weights = _without_idle(candidates, weights / weights.sum())
-    alone = np.array([candidates.ndcg(unit).mean() for unit in np.eye(count)])
-    blended = float(candidates.ndcg(weights).mean())
-    if blended < alone.max():
-        weights, blended = np.eye(count)[alone.argmax()], float(alone.max())
+    singles = np.array([candidates.evaluate(unit).mean() for unit in np.eye(count)])
+    blended = float(candidates.evaluate(weights).mean())
+    if blended < singles.max():
+        weights, blended = np.eye(count)[singles.argmax()], float(singles.max())
     return Blend(
         {name: float(weight) for name, weight in zip(names, weights, strict=True)},
-        {name: float(value) for name, value in zip(names, alone, strict=True)},
+        {name: float(value) for name, value in zip(names, singles, strict=True)},
         blended,
     )

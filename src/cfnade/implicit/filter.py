@@ -95,15 +95,15 @@ def leading(rows: InteractionRows, seed: int) -> Spectrum:
     by_column = rows.transposed()
     few_users = len(rows) <= rows.n_columns
     small, large = (rows, by_column) if few_users else (by_column, rows)
-    kept = _most(len(rows), rows.n_columns)
-    width = min(kept + SPARE, len(small))
+    rank = _most(len(rows), rows.n_columns)
+    width = min(rank + SPARE, len(small))
     rng = np.random.default_rng(seed)
     block = rng.standard_normal((len(small), width)).astype(np.float32)
     for _ in range(ROUNDS):
         block = _orthonormal(multiply(small, multiply(large, block)))
     projected = multiply(large, block)  # the directions on the larger side
     values, turn = _eigen(projected)
-    values, turn = values[::-1][:kept], turn[:, ::-1][:, :kept]
+    values, turn = values[::-1][:rank], turn[:, ::-1][:, :rank]
     enough = values > 1e-6 * max(float(values[0]), 1e-30)
     values, turn = values[enough], np.ascontiguousarray(turn[:, enough])
     vectors = _product(projected, turn) / np.sqrt(values) if few_users else _product(block, turn)
@@ -114,8 +114,8 @@ def _orthonormal(block: ScoreArray) -> ScoreArray:
     """Return a basis of what the columns span, by products alone (twice, for precision)."""
     for _ in range(2):
         values, turn = _eigen(block)
-        kept = values > 1e-7 * values[-1]
-        block = _product(block, turn[:, kept] / np.sqrt(values[kept]))
+        positive = values > 1e-7 * values[-1]
+        block = _product(block, turn[:, positive] / np.sqrt(values[positive]))
     return block
 
 
@@ -128,8 +128,8 @@ def _eigen(block: ScoreArray) -> tuple[ScoreArray, ScoreArray]:
     return values.clamp(min=0).float().numpy(), turn.float().numpy()
 
 
-def _product(left: ScoreArray, right: ScoreArray) -> ScoreArray:
+def _product(first: ScoreArray, second: ScoreArray) -> ScoreArray:
     """Multiply with torch, which uses as many threads as training was told to."""
     import torch
 
-    return (torch.from_numpy(left) @ torch.from_numpy(np.ascontiguousarray(right))).numpy()
+    return (torch.from_numpy(first) @ torch.from_numpy(np.ascontiguousarray(second))).numpy()

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IntArray
-from cfnade.implicit.blend import Question
 from cfnade.implicit.rows import InteractionRows
+from cfnade.implicit.validation import Question
 
 SHARE, LEAST = 0.2, 5
 """Share of a user's interactions that is hidden, and the fewest that a user must have."""
@@ -33,7 +33,7 @@ class HoldOut:
     """Training rows, and the question put to some of their users."""
 
     rows: InteractionRows
-    known: InteractionRows
+    history: InteractionRows
     """What is known of the users who are asked; not necessarily rows of training."""
     answers: InteractionRows
 
@@ -48,7 +48,7 @@ class HoldOut:
         if len(users) > most:
             rng = np.random.default_rng((seed, 21))
             users = np.sort(rng.choice(users, most, replace=False))
-        return Question(self.known.select(users), self.answers.select(users))
+        return Question(self.history.select(users), self.answers.select(users))
 
     def of_frequent_items(self) -> HoldOut:
         """Return the same without the rarest items, where a catalog is large."""
@@ -58,14 +58,15 @@ class HoldOut:
         rarity = np.sort(counts[self.answers.columns])
         least = rarity[int(RARE_SHARE * (len(rarity) - 1))] if len(rarity) else 0
         keep = counts >= max(1, least)
-        parts = (_of_items(part, keep) for part in (self.rows, self.known, self.answers))
+        parts = (_of_items(part, keep) for part in (self.rows, self.history, self.answers))
         return HoldOut(*parts)
 
 
 def _of_items(rows: InteractionRows, keep: npt.NDArray[np.bool_]) -> InteractionRows:
     places = np.cumsum(keep, dtype=np.int32) - 1
-    kept = rows.where(keep[rows.columns])
-    return InteractionRows(kept.indptr, places[kept.columns], kept.weights, int(keep.sum()))
+    frequent = rows.where(keep[rows.columns])
+    columns = places[frequent.columns]
+    return InteractionRows(frequent.indptr, columns, frequent.weights, int(keep.sum()))
 
 
 def hold_outs(
@@ -88,11 +89,11 @@ def _hold_out(
     rows: InteractionRows, least: int, seed: int, times: npt.NDArray[np.int64] | None
 ) -> HoldOut:
     counts, row = rows.counts, rows.rows
-    hidden = np.where(counts >= least, np.maximum(1, np.rint(SHARE * counts)), 0)
+    n_hidden = np.where(counts >= least, np.maximum(1, np.rint(SHARE * counts)), 0)
     keys = np.random.default_rng((seed, 20)).random(len(rows.columns))
     order = np.lexsort((keys, row)) if times is None else np.lexsort((keys, -times, row))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order)) - np.repeat(rows.indptr[:-1], counts)
-    gone = place < hidden[row]
-    kept = rows.where(~gone)
-    return HoldOut(kept, kept, rows.where(gone))
+    hidden = place < n_hidden[row]
+    remaining = rows.where(~hidden)
+    return HoldOut(remaining, remaining, rows.where(hidden))

@@ -119,9 +119,9 @@ class ImplicitALS(WeightedComponent):
 
     def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
         """By the inverse of the whole matrix: it lacks a rank-one term and a part of the ridge."""
-        known, config = self.weighed(row), self.config
+        weighed, config = self.weighed(row), self.config
         F = self.arrays["F"].astype(np.float64)
-        f, w = F[known.columns], known.weights.astype(np.float64)
+        f, w = F[weighed.columns], weighed.weights.astype(np.float64)
         base = config.alpha * self.arrays["lengths"].astype(np.float64)
         ridge = config.ridge * (w.sum() + config.alpha * len(F))
         values, basis = np.linalg.eigh((f.T * w) @ f + np.diag(base + ridge))
@@ -131,7 +131,7 @@ class ImplicitALS(WeightedComponent):
         q = f * inverse
         x = (total - w * f) * inverse
         x += w * q * (f * x).sum(1, keepdims=True) / (1 - w * (f * q).sum(1, keepdims=True))
-        x *= len(known.columns) > 1  # of a lone interaction nothing is left
+        x *= len(weighed.columns) > 1  # exact zeros remain of a single interaction
         return np.asarray((x @ basis.T).astype(np.float32) @ self.arrays["F"].T)
 
     def item_vectors(self) -> ScoreArray | None:
@@ -159,9 +159,9 @@ def rotate(F: ScoreArray) -> Rotated:
     return Rotated((exact @ directions).float().numpy(), lengths.clamp(min=0).float().numpy())
 
 
-def solve(rows: InteractionRows, others: Rotated, config: ImplicitALSConfig) -> ScoreArray:
+def solve(rows: InteractionRows, columns: Rotated, config: ImplicitALSConfig) -> ScoreArray:
     """Return the vector of each row in these directions, given those of its columns. (B, D)."""
     counts = np.bincount(rows.rows, rows.weights, minlength=len(rows))
-    ridges = config.ridge * (counts + config.alpha * len(others.vectors))
-    data = rows.indptr, rows.columns, rows.weights, others.vectors
-    return np.asarray(solve_ridge_rows(*data, config.alpha * others.lengths, ridges))
+    ridges = config.ridge * (counts + config.alpha * len(columns.vectors))
+    data = rows.indptr, rows.columns, rows.weights, columns.vectors
+    return np.asarray(solve_ridge_rows(*data, config.alpha * columns.lengths, ridges))

@@ -86,10 +86,10 @@ class InteractionModel:
         total *= self.sharpness.factors(row.counts - 1)[:, None]
         if len(row.columns) == 1:
             total[:] = self.components[POPULARITY].scores(row)
-        own = np.arange(len(places)), row.columns[places]
-        again = total[own]
+        left_out = np.arange(len(places)), row.columns[places]
+        scores_of_left_out = total[left_out]
         total[:, row.columns] = -np.inf
-        total[own] = again
+        total[left_out] = scores_of_left_out
         return log_softmax(total)
 
     @cached_property
@@ -145,8 +145,12 @@ def saved_model(described: Mapping[str, Any], arrays: Arrays) -> InteractionMode
     components = {}
     for name, part in described["components"].items():
         prefix = f"{name}/"
-        own = {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
-        components[name] = component_class(name).from_saved(part["config"], own)
+        part_arrays = {
+            key.removeprefix(prefix): array
+            for key, array in arrays.items()
+            if key.startswith(prefix)
+        }
+        components[name] = component_class(name).from_saved(part["config"], part_arrays)
     weights = {name: float(part["weight"]) for name, part in described["components"].items()}
     sharpness = Sharpness(**{name: float(x) for name, x in described["sharpness"].items()})
     repeats = Repeats(**{name: float(x) for name, x in described["repeats"].items()})

@@ -104,9 +104,9 @@ class LocalRidge(LinearComponent):
         key = config.weighting, config.user_power, _lines(M, m)
         data = scaled_rows.indptr, scaled_rows.columns, scaled_rows.weights, M
         lines = cache.get("lines", key, lambda: gram_lines(*data, _lines(M, m)))
-        of, weights = neighbor_regressions(*lines, config.penalty * items, m)
+        neighbors, weights = neighbor_regressions(*lines, config.penalty * items, m)
         counts = np.maximum(weighed.item_counts(), 1)
-        return cls(config, {"neighbors": of, "weights": weights}, counts)
+        return cls(config, {"neighbors": neighbors, "weights": weights}, counts)
 
     def variants(self) -> Mapping[float, ScoreArray]:
         return {power: self._factors(power) for power in POPULARITY_POWERS}
@@ -127,10 +127,11 @@ class LocalRidge(LinearComponent):
     @cached_property
     def _by_source(self) -> tuple[Any, Any, Any]:
         """Which items each item adds to, and how much."""
-        of = self.arrays["neighbors"]
-        targets, places = np.nonzero(of >= 0)
+        neighbors = self.arrays["neighbors"]
+        targets, places = np.nonzero(neighbors >= 0)
         weights = self.arrays["weights"][targets, places]
-        return transposed(targets.astype(np.int32), of[targets, places], weights, len(of))
+        sources = neighbors[targets, places]
+        return transposed(targets.astype(np.int32), sources, weights, len(neighbors))
 
     @classmethod
     def spec(cls, config: LocalConfig) -> dict[str, ArraySpec]:

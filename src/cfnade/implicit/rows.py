@@ -86,11 +86,11 @@ class InteractionRows:
         """Return the weights of some items of a row, 1 for those that it does not have."""
         held = slice(self.indptr[row], self.indptr[row + 1])
         order = np.argsort(self.columns[held])
-        known = self.columns[held][order]
-        places = np.minimum(np.searchsorted(known, columns), max(0, len(known) - 1))
+        row_columns = self.columns[held][order]
+        places = np.minimum(np.searchsorted(row_columns, columns), max(0, len(row_columns) - 1))
         out = np.ones(len(columns), np.float32)
-        if len(known):
-            met = known[places] == columns
+        if len(row_columns):
+            met = row_columns[places] == columns
             out[met] = self.weights[held][order][places[met]]
         return out
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from cfnade.implicit.base import DataShape, FitCache, ImplicitComponent, Options, SearchSpace
-from cfnade.implicit.blend import Question, ndcg_of_scores
 from cfnade.implicit.holdout import HoldOut, most_asked
 from cfnade.implicit.rows import InteractionRows, Weighting
+from cfnade.implicit.validation import Question, RankingMetric
 from cfnade.implicit.weighted import WeightedComponent
 
 WEIGHTINGS: tuple[Weighting, ...] = ("log", "binary", "linear")
@@ -40,8 +40,8 @@ class Trial:
     value: float
 
     def to_dict(self) -> dict[str, Any]:
-        shown = {} if self.variant is None else {"variant": self.variant}
-        return {**self.options, **shown, "value": round(self.value, 5)}
+        variant = {} if self.variant is None else {"variant": self.variant}
+        return {**self.options, **variant, "value": round(self.value, 5)}
 
 
 @dataclass
@@ -52,7 +52,7 @@ class ComponentSearch:
     space: SearchSpace
     holdouts: Sequence[HoldOut]
     seed: int
-    k: int
+    metric: RankingMetric
     shape: DataShape
     """Of all data, which the best options are fitted to in the end."""
     on_trial: Callable[[float], None] | None = None
@@ -60,7 +60,7 @@ class ComponentSearch:
 
     def __post_init__(self) -> None:
         self._caches = [FitCache() for _ in self.holdouts]
-        self._questions = [one.question(self.seed) for one in self.holdouts]
+        self._questions = [holdout.question(self.seed) for holdout in self.holdouts]
         self._part = DataShape.of(self.holdouts[0].rows)
 
     def run(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
@@ -100,7 +100,7 @@ class ComponentSearch:
         if len(tried) > self.space.fits:
             return False
         search = sum(map(self._seconds, tried))
-        dearest = max(self.kind.seconds(self.shape, one) for one in tried)
+        dearest = max(self.kind.seconds(self.shape, options) for options in tried)
         return search + (1 + len(self.holdouts)) * dearest <= seconds
 
     def _seconds(self, options: Options) -> float:
@@ -131,19 +131,19 @@ class ComponentSearch:
             self.holdouts, self._questions, self._caches, strict=True
         ):
 
-            def value(one: ImplicitComponent, question: Question = question) -> float:
-                scores = one.scores(question.known)
-                return float(ndcg_of_scores(scores, question, self.k).mean())
+            def value(component: ImplicitComponent, question: Question = question) -> float:
+                scores = component.scores(question.history)
+                return float(self.metric.evaluate(scores, question).mean())
 
             component, fitted = self.kind.fit_validated(
                 holdout.rows, options, seed=self.seed, cache=cache, value=value
             )
-            scores = component.scores(question.known)
+            scores = component.scores(question.history)
             factors: Mapping[Any, Any] = component.variants() or {None: np.float32(1)}
             for variant, factor in factors.items():
-                ndcg = ndcg_of_scores(scores * factor, question, self.k).mean()
-                sums[variant] = sums.get(variant, 0.0) + float(ndcg) / len(self.holdouts)
-        variant = max(sums, key=lambda one: sums[one])
+                score = float(self.metric.evaluate(scores * factor, question).mean())
+                sums[variant] = sums.get(variant, 0.0) + score / len(self.holdouts)
+        variant = max(sums, key=lambda value: sums[value])
         self.trials.append(Trial(dict(fitted), variant, sums[variant]))
         if self.on_trial is not None:
             self.on_trial(self._seconds(options))

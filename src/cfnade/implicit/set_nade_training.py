@@ -23,7 +23,7 @@ from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
 from cfnade.implicit.rows import InteractionRows
-from cfnade.implicit.set_nade import EXACT_ITEMS
+from cfnade.implicit.set_nade import samples_softmax
 from cfnade.kernels.sparse import add_rows, sum_rows
 from cfnade.kernels.sparse import transposed as transpose
 from cfnade.models.config import SetNADEConfig
@@ -79,16 +79,16 @@ def settings_for(
 ) -> SetNadeSettings:
     """Return what suits data of this shape."""
     large = interactions > LARGE
-    usual = 6 if large else 60
+    most_epochs = 6 if large else 60
     return SetNadeSettings(
         hidden=500 if large else 300,
-        epochs=usual if epochs is None else min(usual, epochs),
+        epochs=most_epochs if epochs is None else min(most_epochs, epochs),
         batch=1000 if large else int(np.clip(users // 10, 50, 500)),
         learning_rate=2e-3 if large else 3e-3,
         weight_decay=min(0.01, 185 / max(1, interactions)),
         average_every=5 if large else 2,
         falls=large,
-        head=0 if items <= EXACT_ITEMS else HEAD,
+        head=HEAD if samples_softmax(items, interactions) else 0,
         tail=TAIL,
         check_every=1 if large else 5,
         patience=3 if large else 2,
@@ -111,16 +111,18 @@ def largest_scores(scores: Tensor, group: ProcessGroup) -> npt.NDArray[Any]:
 
 
 def hidden_states(
-    network: SetNADENetwork, known: InteractionRows, group: ProcessGroup = SINGLE_PROCESS
+    network: SetNADENetwork, context: InteractionRows, group: ProcessGroup = SINGLE_PROCESS
 ) -> Hidden:
     """As SetNADENetwork.hidden, without its gradient; for rows that a group's ranks share."""
     table = network.W.detach()[0]  # (M, H)
-    sums = torch.from_numpy(sum_rows(known.indptr, known.columns, known.weights, table.numpy()))
-    total = np.bincount(known.rows, known.weights, minlength=len(known)).astype(np.float64)
+    sums = torch.from_numpy(
+        sum_rows(context.indptr, context.columns, context.weights, table.numpy())
+    )
+    total = np.bincount(context.rows, context.weights, minlength=len(context)).astype(np.float64)
     group.reduce_scatter_rows(sums)
     group.all_gather_rows(sums)
     group.all_reduce(total)
-    factor = np.sqrt(np.divide(network.config.usual, total, out=0 * total, where=total > 0))
+    factor = np.sqrt(np.divide(network.config.mean_count, total, out=0 * total, where=total > 0))
     scale = torch.from_numpy(factor.astype(np.float32)).unsqueeze(1)
     return Hidden(sums.mul_(scale).add_(network.c.detach()).tanh_(), scale)
 
@@ -133,7 +135,7 @@ def initial_network(
     columns, group = (M, SINGLE_PROCESS) if part is None else (part.n_columns, part.group)
     active = max(1, int(np.count_nonzero(rows.counts if part is None else part.rows.sizes)))
     mean_count = max(1e-6, group.total(float(rows.weights.sum(dtype=np.float64))) / active)
-    network = SetNADENetwork(SetNADEConfig(columns=M, levels=1, hidden=H, usual=mean_count))
+    network = SetNADENetwork(SetNADEConfig(columns=M, levels=1, hidden=H, mean_count=mean_count))
     generator = torch.Generator().manual_seed(settings.seed)
     bound = math.sqrt(6 / (columns + H))
 
@@ -179,15 +181,15 @@ def sample_batch(
         starts = np.cumsum(sizes) - sizes
         places = starts[selected.rows] + part.rows.positions[rows.entries(users)]
         numbers = rng.random(int(sizes.sum()))[places]
-    known = numbers < rates[selected.rows]
-    targets = selected.rows[~known].astype(np.int64)
+    in_context = numbers < rates[selected.rows]
+    targets = selected.rows[~in_context].astype(np.int64)
     counts = np.bincount(targets, minlength=len(users))
     counts = np.maximum(counts if part is None else part.group.all_reduce(counts), 1)
-    weights = selected.weights[~known] * counts[targets] ** -settings.target_power
+    weights = selected.weights[~in_context] * counts[targets] ** -settings.target_power
     return SetBatch(
-        selected.where(known),
+        selected.where(in_context),
         targets,
-        selected.columns[~known].astype(np.int64),
+        selected.columns[~in_context].astype(np.int64),
         torch.from_numpy(weights.astype(np.float32)),
     )
 
@@ -209,8 +211,8 @@ class CandidateSampler:
         self._settings, self._M = settings, rows.n_columns
         if part is not None and settings.head:  # its part of both
             share = len(part.columns) / part.n_columns
-            own = max(1, round(settings.head * share)), max(1, round(settings.tail * share))
-            self._settings = replace(settings, head=own[0], tail=own[1])
+            head, tail = (max(1, round(n * share)) for n in (settings.head, settings.tail))
+            self._settings = replace(settings, head=head, tail=tail)
         counts = np.bincount(rows.columns, minlength=self._M)
         self._order = np.argsort(-counts, kind="stable")
         every = np.arange(self._M)
@@ -223,16 +225,16 @@ class CandidateSampler:
             return self._all
         place = np.full(self._M, -1)
         place[self._order[:head]] = 0
-        own = np.unique(targets[place[targets] < 0])
-        place[own] = 0
-        others = self._order[place[self._order] < 0]
-        if len(others) <= tail:  # all would be there, and all of them stand in their own order
+        extra = np.unique(targets[place[targets] < 0])
+        place[extra] = 0
+        remaining = self._order[place[self._order] < 0]
+        if len(remaining) <= tail:  # all would be there, and all of them stand in their own order
             return self._all
         rng = np.random.default_rng((self._settings.seed, _ORDER, step, 1))
-        sampled = others[rng.choice(len(others), tail, replace=False)]
-        items = np.concatenate([self._order[:head], own, sampled])
+        sampled = remaining[rng.choice(len(remaining), tail, replace=False)]
+        items = np.concatenate([self._order[:head], extra, sampled])
         logs = torch.zeros(len(items))
-        logs[head + len(own) :] = math.log(len(others) / tail)
+        logs[head + len(extra) :] = math.log(len(remaining) / tail)
         place[items] = np.arange(len(items))
         return Candidates(items, logs, place)
 

@@ -39,7 +39,7 @@ class Observed(NamedTuple):
     """Scores (B, M) of users, what is known of them, and what they took up next."""
 
     scores: ScoreArray
-    known: InteractionRows
+    history: InteractionRows
     answers: InteractionRows
 
 
@@ -47,7 +47,7 @@ def fit_sharpness(observed: Sequence[Observed]) -> Sharpness:
     """Return the sharpness that makes the answers most likely."""
 
     def likelihood(sharpness: Sharpness) -> float:
-        parts = [_log_likelihood(one, sharpness) for one in observed]
+        parts = [_log_likelihood(users, sharpness) for users in observed]
         total, count = np.sum(parts, axis=0)
         return float(total / max(1.0, count))
 
@@ -56,11 +56,11 @@ def fit_sharpness(observed: Sequence[Observed]) -> Sharpness:
 
 
 def _log_likelihood(observed: Observed, sharpness: Sharpness) -> tuple[float, float]:
-    scores, known, answers = observed
-    logs = scores * sharpness.factors(known.counts)[:, None]
-    logs[known.rows, known.columns] = -np.inf
-    found = log_softmax(logs)[answers.rows, answers.columns]
-    return float(found.sum(dtype=np.float64)), float(len(found))
+    scores, history, answers = observed
+    logs = scores * sharpness.factors(history.counts)[:, None]
+    logs[history.rows, history.columns] = -np.inf
+    log_probabilities = log_softmax(logs)[answers.rows, answers.columns]
+    return float(log_probabilities.sum(dtype=np.float64)), float(len(log_probabilities))
 
 
 def _best_factor(half_count: float, likelihood: Callable[[Sharpness], float]) -> Sharpness:
@@ -81,14 +81,14 @@ def _best_factor(half_count: float, likelihood: Callable[[Sharpness], float]) ->
 
 
 def shorten(
-    known: InteractionRows, answers: InteractionRows, seed: int
+    history: InteractionRows, answers: InteractionRows, seed: int
 ) -> tuple[InteractionRows, InteractionRows]:
     """Keep n^u random interactions of each user, u even on 0..1; the others become answers."""
     rng = np.random.default_rng((seed, 22))
-    counts, rows = known.counts, known.rows
-    kept = np.ceil(np.maximum(counts, 1) ** rng.random(len(known)))
+    counts, rows = history.counts, history.rows
+    n_kept = np.ceil(np.maximum(counts, 1) ** rng.random(len(history)))
     order = np.lexsort((rng.random(len(rows)), rows))
     place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(known.indptr[:-1], counts)
-    keep = place < kept[rows]
-    return known.where(keep), known.where(~keep).joined(answers)
+    place[order] = np.arange(len(order)) - np.repeat(history.indptr[:-1], counts)
+    keep = place < n_kept[rows]
+    return history.where(keep), history.where(~keep).joined(answers)

@@ -43,8 +43,8 @@ class LinearComponent(WeightedComponent):
     """A component whose scores are sums over interactions."""
 
     def scores_without(self, row: InteractionRows, places: IntArray) -> ScoreArray:
-        left = self.scores(row) - self.scores(row.singly(places))
-        return left if len(row.columns) > 1 else np.zeros_like(left)
+        scores = self.scores(row) - self.scores(row.singly(places))
+        return scores if len(row.columns) > 1 else np.zeros_like(scores)
 
 
 def weighed_rows(rows: InteractionRows, options: Options) -> tuple[InteractionRows, dict[str, Any]]:
@@ -85,9 +85,11 @@ def times_transpose(states: ScoreArray, table: ScoreArray) -> ScoreArray:
 
 def scaled(rows: InteractionRows, by_row: Any = 1.0, by_column: Any = 1.0) -> InteractionRows:
     """Return the rows with entries times a factor of their row and one of their column."""
-    each_row = np.broadcast_to(np.asarray(by_row, np.float64), (len(rows),))[rows.rows]
-    each = np.broadcast_to(np.asarray(by_column, np.float64), (rows.n_columns,))[rows.columns]
-    return rows.with_weights(rows.weights * each_row * each)
+    row_factors = np.broadcast_to(np.asarray(by_row, np.float64), (len(rows),))[rows.rows]
+    column_factors = np.broadcast_to(np.asarray(by_column, np.float64), (rows.n_columns,))[
+        rows.columns
+    ]
+    return rows.with_weights(rows.weights * row_factors * column_factors)
 
 
 def multiply(rows: InteractionRows, table: ScoreArray) -> ScoreArray:

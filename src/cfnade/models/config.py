@@ -185,5 +185,5 @@ class SetNADEConfig(Sizes, of="a choice"):
     columns: Annotated[int, Ge(1)]
     levels: Annotated[int, Ge(1)]
     hidden: Annotated[int, Ge(1)]
-    usual: Annotated[float, Gt(0)]
+    mean_count: Annotated[float, Gt(0)]
     """n̄."""

@@ -51,7 +51,8 @@ class SetNADENetwork(nn.Module):
         parts = counts.unsqueeze(1) * self.W[context.levels.long(), context.columns.long()]
         sums = self.W.new_zeros(context.size, self.config.hidden).index_add(0, rows, parts)
         total = self.W.new_zeros(context.size).index_add(0, rows, counts)
-        factor = torch.where(total > 0, self.config.usual / total.clamp(min=1e-12), 0.0).sqrt()
+        ratio = torch.where(total > 0, self.config.mean_count / total.clamp(min=1e-12), 0.0)
+        factor = ratio.sqrt()
         return torch.tanh(self.c + factor.unsqueeze(1) * sums)
 
     def scores(self, context: Context, weights: Tensor | None = None) -> Tensor:

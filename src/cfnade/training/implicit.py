@@ -31,7 +31,6 @@ from cfnade.implicit.base import (
 from cfnade.implicit.blend import (
     Blend,
     Candidates,
-    Question,
     collect_candidates,
     fit_weights,
     join_candidates,
@@ -43,6 +42,7 @@ from cfnade.implicit.repeats import fit_repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial, trial_seconds
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
+from cfnade.implicit.validation import MetricName, Question, RankingMetric
 from cfnade.kernels.blending import add_standardized
 from cfnade.kernels.threads import single_torch_thread, thread_count
 from cfnade.training.callbacks import Callback, Stage
@@ -73,8 +73,8 @@ class ImplicitPlan:
 
     seconds: float
     """Time budget on two cores, estimated."""
-    k: int = 20
-    """Places that NDCG looks at."""
+    metric: RankingMetric = field(default_factory=RankingMetric)
+    """Metric on the hold-out that selects options and weights."""
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,11 +82,16 @@ class ImplicitPlan:
 
 
 def implicit_plan(
-    data: Dataset, *, seed: int = 0, time_budget: float | None = None, k: int = 20
+    data: Dataset,
+    *,
+    seed: int = 0,
+    time_budget: float | None = None,
+    metric: MetricName = "ndcg",
+    k: int = 20,
 ) -> ImplicitPlan:
-    """Return the plan for a data set; the budget is in minutes."""
+    """Return the plan for a data set; the budget is in minutes, the metric looks at k items."""
     seconds = default_seconds(len(data)) if time_budget is None else 60 * time_budget
-    return ImplicitPlan(seconds=seconds, k=k, seed=seed)
+    return ImplicitPlan(seconds=seconds, metric=RankingMetric(metric=metric, k=k), seed=seed)
 
 
 def interaction_stage(plan: ImplicitPlan) -> Stage:
@@ -125,7 +130,7 @@ class Progress:
 
 @dataclass
 class ImplicitTraining:
-    """Selects and fits an interaction model; `facts` say what was tried."""
+    """Selects and fits an interaction model; `facts` records every trial."""
 
     split: Split
     plan: ImplicitPlan
@@ -162,10 +167,10 @@ class ImplicitTraining:
         split, seed = self.split, self.plan.seed
         if len(split.fold_in):  # users are held out whole, and stay so
             train = InteractionRows.from_ratings(split.train)
-            known = InteractionRows.from_ratings(split.train.concat(split.fold_in))
+            history = InteractionRows.from_ratings(split.train.concat(split.fold_in))
             answers = InteractionRows.from_ratings(split.valid)
-            held = [HoldOut(train, known, answers)] if len(split.valid) else []
-            return held, train
+            holdouts = [HoldOut(train, history, answers)] if len(split.valid) else []
+            return holdouts, train
         ratings = split.train.concat(split.valid)
         rows = InteractionRows.from_ratings(ratings)
         times = _times(ratings) if split.name.startswith("time") else None
@@ -189,7 +194,7 @@ class ImplicitTraining:
                 spaces[name],
                 frequent,
                 self.plan.seed,
-                self.plan.k,
+                self.plan.metric,
                 shape,
                 lambda seconds: self._progress.advance(name, seconds),
             )
@@ -209,19 +214,19 @@ class ImplicitTraining:
         Components are independent, and several threads within one fit would wait for each other.
         """
 
-        def alone(name: str) -> T:
+        def on_one_thread(name: str) -> T:
             with single_torch_thread():
                 return function(name)
 
-        listed = list(names)
+        ordered = list(names)
         with ThreadPoolExecutor(thread_count(self.options.n_threads)) as pool:
-            return dict(zip(listed, pool.map(alone, listed), strict=True))
+            return dict(zip(ordered, pool.map(on_one_thread, ordered), strict=True))
 
     def _tell(self, name: str, search: ComponentSearch, seconds: float) -> None:
         best, fits = search.best(), len(search.trials)
         fits_text = f"{fits} fit{'s' if fits != 1 else ''} in {seconds:.1f} s"
         self.callback.on_message(
-            f"interactions: {name}, NDCG@{self.plan.k} {best.value:.4f} ({fits_text}); "
+            f"interactions: {name}, {self.plan.metric} {best.value:.4f} ({fits_text}); "
             f"about {self._progress.seconds_left():.0f} s left"
         )
         tried = self.facts.setdefault("tried", {})
@@ -240,11 +245,13 @@ class ImplicitTraining:
         if default not in options:
             options.insert(0, default)
         blends = [(*self._weights(holdouts, trials), trials) for trials in options]
-        blend, sharpness, trials = max(blends, key=lambda one: one[0].ndcg)
+        blend, sharpness, trials = max(blends, key=lambda candidate: candidate[0].score)
         self.facts |= {
-            "ndcg": round(blend.ndcg, 5),
-            "k": self.plan.k,
-            "alone": {name: round(value, 5) for name, value in blend.alone.items()},
+            "metric": str(self.plan.metric),
+            "score": round(blend.score, 5),
+            "component_scores": {
+                name: round(value, 5) for name, value in blend.component_scores.items()
+            },
             "weights": {name: round(weight, 3) for name, weight in blend.weights.items()},
             "plan": self.plan.to_dict(),
         }
@@ -290,7 +297,7 @@ class ImplicitTraining:
             first = first or fitted
             question = holdout.question(self.plan.seed)
             parts += [
-                collect_candidates(scores, part, self.plan.k)
+                collect_candidates(scores, part, self.plan.metric)
                 for part, scores in _scored(fitted, question)
             ]
             del fitted
@@ -304,16 +311,16 @@ class ImplicitTraining:
         self, holdout: HoldOut, fitted: Mapping[str, ImplicitComponent], blend: Blend
     ) -> Sharpness:
         """Fit to users as they are, and to shorter histories of theirs."""
-        kept = {name: one for name, one in fitted.items() if blend.weights[name] > 0}
+        weighted = {name: part for name, part in fitted.items() if blend.weights[name] > 0}
         question = holdout.question(self.plan.seed)
-        users = np.arange(min(SHARPNESS_USERS, len(question.known)))
-        known, answers = question.known.select(users), question.answers.select(users)
+        users = np.arange(min(SHARPNESS_USERS, len(question.history)))
+        history, answers = question.history.select(users), question.answers.select(users)
         observed = []
-        for one, next_items in ((known, answers), shorten(known, answers, self.plan.seed)):
-            total = np.zeros((len(one), holdout.rows.n_columns), np.float32)
-            for name, component in kept.items():
-                add_standardized(component.scores(one), blend.weights[name], total)
-            observed.append(Observed(total, one, next_items))
+        for context, targets in ((history, answers), shorten(history, answers, self.plan.seed)):
+            total = np.zeros((len(context), holdout.rows.n_columns), np.float32)
+            for name, component in weighted.items():
+                add_standardized(component.scores(context), blend.weights[name], total)
+            observed.append(Observed(total, context, targets))
         return fit_sharpness(observed)
 
     def _fitted(
@@ -337,10 +344,10 @@ class ImplicitTraining:
         sharpness: Sharpness,
     ) -> InteractionModel:
         began = time.monotonic()
-        kept = {name: trials[name] for name in kept_components(blend, trials)}
-        components = self._fitted(rows, kept)
+        needed = {name: trials[name] for name in needed_components(blend, trials)}
+        components = self._fitted(rows, needed)
         self.facts["seconds"]["refit"] = round(time.monotonic() - began, 2)
-        weights = {name: blend.weights[name] for name in kept}
+        weights = {name: blend.weights[name] for name in needed}
         return InteractionModel(components, weights, sharpness, fit_repeats(rows))
 
     def _unvalidated(self, rows: InteractionRows) -> InteractionModel:
@@ -348,21 +355,29 @@ class ImplicitTraining:
         self.callback.on_message(
             "interactions: no user has two interactions, so items are ranked by popularity"
         )
-        self.facts |= {"ndcg": None, "alone": {}, "weights": {POPULARITY: 1.0}, "seconds": {}}
+        self.facts |= {
+            "score": None,
+            "component_scores": {},
+            "weights": {POPULARITY: 1.0},
+            "seconds": {},
+        }
         trial = Trial({}, None, 0.0)
         components = {POPULARITY: fit_trial(Popularity, trial, rows, self.plan.seed)}
         return InteractionModel(components, {POPULARITY: 1.0}, repeats=fit_repeats(rows))
 
 
-def kept_components(blend: Blend, names: Iterable[str]) -> list[str]:
-    """Return the components that a model needs: those with a weight, popularity for users without
-    interactions, and one with item vectors, which similar items and diversity use."""
-    listed = list(names)
-    kept = [name for name in listed if blend.weights[name] > 0]
-    with_vectors = [name for name in listed if component_class(name).gives_item_vectors]
-    if with_vectors and not set(kept) & set(with_vectors):
-        kept.append(max(with_vectors, key=lambda name: blend.alone[name]))
-    return kept if POPULARITY in kept else [*kept, POPULARITY]
+def needed_components(blend: Blend, names: Iterable[str]) -> list[str]:
+    """Return the components that a model needs.
+
+    These are all components with a weight, popularity for users without interactions, and one with
+    item vectors, for similar items and diversity.
+    """
+    candidates = list(names)
+    needed = [name for name in candidates if blend.weights[name] > 0]
+    with_vectors = [name for name in candidates if component_class(name).gives_item_vectors]
+    if with_vectors and not set(needed) & set(with_vectors):
+        needed.append(max(with_vectors, key=lambda name: blend.component_scores[name]))
+    return needed if POPULARITY in needed else [*needed, POPULARITY]
 
 
 def _times(ratings: Dataset) -> Any:
@@ -395,15 +410,17 @@ def _affordable(shape: DataShape, seconds: float, holdouts: int) -> dict[str, Se
 def share_budget(
     shape: DataShape, spaces: Mapping[str, SearchSpace], seconds: float, holdouts: int
 ) -> dict[str, float]:
-    """Share a budget among components; what the cheap ones leave goes to the dear ones."""
+    """Divide a budget evenly; what cheap components do not use goes to expensive ones."""
     most = {
         name: _most_seconds(component_class(name), shape, space, holdouts)
         for name, space in spaces.items()
     }
-    budgets, left = dict[str, float](), len(spaces)
-    for name in sorted(spaces, key=lambda name: most[name]):
-        budgets[name] = min(most[name], max(0.0, seconds) / left)
-        seconds, left = seconds - budgets[name], left - 1
+    budgets = dict[str, float]()
+    for n_components, name in zip(
+        range(len(spaces), 0, -1), sorted(spaces, key=lambda name: most[name]), strict=True
+    ):
+        budgets[name] = min(most[name], max(0.0, seconds) / n_components)
+        seconds -= budgets[name]
     return budgets
 
 
@@ -424,8 +441,8 @@ def _most_seconds(
 
 def _scored(components: Mapping[str, ImplicitComponent], question: Question) -> Any:
     """Yield parts of a question with the scores of each component."""
-    step = max(16, BLOCK_NUMBERS // question.known.n_columns)
-    for first in range(0, len(question.known), step):
-        users = np.arange(first, min(first + step, len(question.known)))
-        part = Question(question.known.select(users), question.answers.select(users))
-        yield part, {name: one.scores(part.known) for name, one in components.items()}
+    step = max(16, BLOCK_NUMBERS // question.history.n_columns)
+    for first in range(0, len(question.history), step):
+        users = np.arange(first, min(first + step, len(question.history)))
+        part = Question(question.history.select(users), question.answers.select(users))
+        yield part, {name: component.scores(part.history) for name, component in components.items()}
