@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ours": {"recipe": "ml-1m-both"},
     "start": {"side": "user-factors", "ridge": 12},
     # The gain is that of --part valid, where it is found and not given.
-    "near": {"side": "user-factors+user-near", "ridge": 16, "gains": [1.44, 0.0, 0.0]},
+    "near": {"side": "user-factors+user-neighborhood", "ridge": 16, "gains": [1.44, 0.0, 0.0]},
     "cornac": {"k": 100, "learning_rate": 0.007, "lambda_reg": 0.05},
     "myfm": {"rank": 32},
 }

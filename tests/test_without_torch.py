@@ -30,9 +30,9 @@ MODELS: dict[str, Callable[[], FittedModel]] = {
     **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
     "factors": lambda: make("user-factors"),
     "items' factors": lambda: make("item-factors"),
-    "samples": lambda: make("user-samples"),
-    "near": lambda: make("near"),
-    "factors and near": lambda: make("factors-near"),
+    "samples": lambda: make("user-factors", samples=3),
+    "neighborhood": lambda: make("neighborhood"),
+    "factors and neighborhood": lambda: make("factors-neighborhood"),
     "ratings and picks": rated_model,
     "picks": picked_model,
 }
@@ -180,7 +180,7 @@ def mapped_places(file: Path) -> list[range]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
-@pytest.mark.parametrize("name", ["user", "user-ridge", "both", "near"])
+@pytest.mark.parametrize("name", ["user", "user-ridge", "both", "neighborhood"])
 def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: str) -> None:
     save(MODELS[name](), tmp_path)
     file = tmp_path / "model.safetensors"

@@ -69,6 +69,8 @@ class CFNADE:
             below then describe the first, and the others have their default recipes.
         ridge: Dimensions of the ridge component, an exact Bayesian fold-in for users with few
             ratings; 0 for none. None: 20 for side "user", else 0.
+        samples: Number of Gibbs samples of a factor analysis (side "user-factors"). None: it is
+            fitted by variational Bayes.
         hidden: Units of each hidden layer. None: (100,) beside a ridge component, else (500,).
         factors: Rank of factored weights, which need less memory with many items. None: full rank.
         shared: Whether the weights of a rating level are added to those of the levels below.
@@ -134,6 +136,7 @@ class CFNADE:
         *,
         side: str = "auto",
         ridge: int | None = None,
+        samples: int | None = None,
         hidden: Sequence[int] | None = None,
         factors: int | None = None,
         shared: bool = True,
@@ -161,6 +164,7 @@ class CFNADE:
     ) -> None:
         self.side = side
         self.ridge = ridge
+        self.samples = samples
         self.hidden = hidden
         self.factors = factors
         self.shared = shared

@@ -19,7 +19,7 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--out", out, *QUICK)
     assert done.code == 0, done.err
-    assert "training: user-samples, " in done.err
+    assert "training: user-factors (10 samples), " in done.err
     assert "--time-budget 10 trains larger models" in done.err
     assert "user and item means" in done.out
     for name in ("member", "user-factors", "item-factors", "for new users"):
@@ -29,7 +29,7 @@ def model(shell: Shell, ratings_file: Path, tmp_path: Path) -> Path:
 
 def test_what_was_tried_is_in_the_folder_and_the_model_answers(shell: Shell, model: Path) -> None:
     facts = json.loads((model / "model.json").read_text())["metadata"]
-    assert {"user-samples", "user-factors", "item-factors"} <= {
+    assert {"user-factors (10 samples)", "user-factors", "item-factors"} <= {
         one["side"] for one in facts["tried"]
     }
     assert (

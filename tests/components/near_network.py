@@ -24,7 +24,7 @@ from tests.components.factor_network import FactorNetwork
 from torch import Tensor, nn
 
 from cfnade.models.batch import Context
-from cfnade.models.config import NearConfig
+from cfnade.models.config import NeighborhoodConfig
 
 
 class NearNetwork(nn.Module):
@@ -37,7 +37,7 @@ class NearNetwork(nn.Module):
     gain: Tensor
     shift: Tensor
 
-    def __init__(self, config: NearConfig) -> None:
+    def __init__(self, config: NeighborhoodConfig) -> None:
         super().__init__()
         self.config = config
         M = config.columns

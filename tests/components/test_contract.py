@@ -125,10 +125,15 @@ def answers(scorer: ComponentScorer, axis: Axis) -> Iterator[tuple[str, Array]]:
         yield f"lists {size}", lines
 
 
+FIELDS = VARIANTS | {"ridge": {"ridge": 3}, "samples": {"ridge": 3, "samples": 4}}
 READ = [
     *((axis, v) for axis in AXES for v in VARIANTS),
-    *((f"{axis}-{kind}", "ridge") for axis in AXES for kind in ("ridge", "factors", "near")),
-    ("user-samples", "ridge"),
+    *(
+        (f"{axis}-{kind}", "ridge")
+        for axis in AXES
+        for kind in ("ridge", "factors", "neighborhood")
+    ),
+    ("user-factors", "samples"),
     ("toy", "shared"),
 ]
 """Sides that read rows, and their fields."""
@@ -138,7 +143,7 @@ each_reader = pytest.mark.parametrize("name", sorted({name for name, _ in READ})
 
 
 def some_side(name: str, fields: dict[str, Any]) -> RatingComponent:
-    beside = (name.removesuffix("-near"),) if name.endswith("-near") else ()
+    beside = (name.removesuffix("-neighborhood"),) if name.endswith("-neighborhood") else ()
     return some_member((*beside, name), fields).components[name]
 
 
@@ -146,10 +151,10 @@ def some_side(name: str, fields: dict[str, Any]) -> RatingComponent:
 def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     name: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = some_side(name, (VARIANTS | {"ridge": {"ridge": 3}})[variant])
+    side = some_side(name, FIELDS[variant])
     assert side.axis is not None
     rows = Entities.of_dataset(RATINGS, side.axis).rows
-    assert side.learns == (None if "near" in name else "item" if side.axis == "user" else "user")
+    assert side.learns == (None if "neighborhood" in name else other_axis(side.axis))
     expected = list(answers(PlainRows(plain_scores(side), rows), side.axis))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
         for module in (nade, gaussian, row_states):
@@ -456,7 +461,7 @@ def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str)
     for name, tensor in member.arrays().items():
         old = earlier.arrays()[name]
         if (
-            "ridge" in name or "near" in name
+            "ridge" in name or "neighborhood" in name
         ):  # starts from the new ratings, in dimensions of their own
             np.testing.assert_array_equal(tensor, before[name])
         elif name.split("/")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:

@@ -61,10 +61,11 @@ def test_levels_are_expected_as_often_as_they_came() -> None:
     np.testing.assert_allclose(chances, came, atol=0.02)
 
 
-@pytest.mark.parametrize("side", ["user-factors", "item-factors", "user-samples", "factors-near"])
-def test_what_is_made_needs_no_settings(side: str) -> None:
+@pytest.mark.parametrize("samples", [None, 5])
+@pytest.mark.parametrize("side", ["user-factors", "item-factors", "factors-neighborhood"])
+def test_what_is_made_needs_no_settings(side: str, samples: int | None) -> None:
     parts = split(RATINGS, "paper:0")
-    found = CFNADE(side=side).fit(parts).evaluate(parts.test)
+    found = CFNADE(side=side, samples=samples).fit(parts).evaluate(parts.test)
     assert found.rmse < parts.test.values.std()  # what the mean of all gives
 
 

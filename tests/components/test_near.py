@@ -46,8 +46,8 @@ BOTH: list[Axis] = ["user", "item"]
 
 
 def near_of(axis: Axis, ratings: Dataset = RATINGS) -> NeighborhoodComponent:
-    side = some_member((axis, f"{axis}-near"), {"hidden": (3,)}, ratings=ratings).components
-    found = side[f"{axis}-near"]
+    side = some_member((axis, f"{axis}-neighborhood"), {"hidden": (3,)}, ratings=ratings).components
+    found = side[f"{axis}-neighborhood"]
     assert isinstance(found, NeighborhoodComponent)
     return found
 
@@ -292,19 +292,19 @@ SETTINGS = TrainingConfig(epochs=1, batch_rows=100, batch_columns=10, context_ra
 def trained() -> Any:
     with pytest.MonkeyPatch.context() as few:
         few.setattr(module, "ROWS_AT_ONCE", 37)
-        return train(twins(), plan_side("near", {"hidden": (4,)}, SETTINGS)).model
+        return train(twins(), plan_side("neighborhood", {"hidden": (4,)}, SETTINGS)).model
 
 
 def twin_of_most(trained: Any) -> int:
     """A film whose twin is the one that it goes together with most of all."""
-    table = network_of(trained.members[0].components["user-near"]).dense().numpy()
+    table = network_of(trained.members[0].components["user-neighborhood"]).dense().numpy()
     best = int(table.max(1).argmax())
     assert table[best].argmax() == best ^ 1
     return best
 
 
 def test_twins_are_found_and_said_to_be_why(trained: Any) -> None:
-    side = trained.members[0].components["user-near"]
+    side = trained.members[0].components["user-neighborhood"]
     table, film = network_of(side).dense().numpy(), twin_of_most(trained)
     assert (table.argmax(1) == np.arange(40) ^ 1).sum() > 20  # some are explained by factors
     assert float(side.arrays["gain"]) > 0.3
@@ -324,7 +324,9 @@ def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> N
     new, zero = user_of(trained.context, ratings_of([film ^ 1], [4])), np.zeros(1, np.int64)
     query = Query.of_users(trained.context, new, zero, np.array([film]))
     scores = {
-        axis: sides[f"{axis}-near"].scorer(query.pairs(axis).rows).score_pairs(query.pairs(axis))
+        axis: sides[f"{axis}-neighborhood"]
+        .scorer(query.pairs(axis).rows)
+        .score_pairs(query.pairs(axis))
         for axis in ("user", "item")
     }
     (said,) = scores["user"]
@@ -334,8 +336,8 @@ def test_new_people_hear_of_films_but_not_of_people_like_them(trained: Any) -> N
 
 def test_a_refit_keeps_the_gains(trained: Any) -> None:
     settings = TrainingConfig(**SETTINGS.to_dict() | {"refit": True})
-    again = train(twins(), plan_side("near", {"hidden": (4,)}, settings)).model
-    for name in ("user-near", "item-near"):
+    again = train(twins(), plan_side("neighborhood", {"hidden": (4,)}, settings)).model
+    for name in ("user-neighborhood", "item-neighborhood"):
         one: Any = network_of(trained.members[0].components[name])
         other: Any = network_of(again.members[0].components[name])
         assert one.gain == other.gain
@@ -349,7 +351,7 @@ def test_without_validation_gains_are_those_given() -> None:
     nothing = parts.valid.select(np.empty(0, np.int64))
     whole = Split(parts.name, parts.train, nothing, parts.test, parts.fold_in, parts.fingerprint)
     fields = {"hidden": (4,), "gains": (1.5, 2.5, -0.1)}
-    fitted = train(whole, plan_side("near", fields, SETTINGS)).model
+    fitted = train(whole, plan_side("neighborhood", fields, SETTINGS)).model
     nets: list[Any] = [network_of(s) for s in fitted.members[0].components.values() if s.tunes]
     assert [float(net.gain) for net in nets] == pytest.approx([1.5, 2.5])
     assert [float(net.shift) for net in nets] == pytest.approx([-0.1, 0.0])
@@ -357,10 +359,13 @@ def test_without_validation_gains_are_those_given() -> None:
 
 def test_nothing_is_said_while_the_others_are_trained() -> None:
     member = new_member(
-        component_names("near"), RATINGS, {"hidden": (3,), "gains": (1.0, 1.0, 1.0)}, SETTINGS
+        component_names("neighborhood"),
+        RATINGS,
+        {"hidden": (3,), "gains": (1.0, 1.0, 1.0)},
+        SETTINGS,
     )
     users, items = np.arange(N_USERS), np.arange(N_USERS) % N_ITEMS
-    for name in ("user-near", "item-near"):
+    for name in ("user-neighborhood", "item-neighborhood"):
         side = member.components[name]
         assert isinstance(side, NeighborhoodComponent)
         make_up_pairs(side)
@@ -374,22 +379,24 @@ def test_the_others_are_trained_as_if_it_were_not_there() -> None:
     settings = TrainingConfig(epochs=2, batch_rows=50, learning_rate=0.01)
     alone, with_near = (
         train(twins(), plan_side(side, {"hidden": (4,)}, settings), RunOptions(n_threads=1))
-        for side in ("user", "user+user-near")
+        for side in ("user", "user+user-neighborhood")
     )
     own, same = (one.model.members[0].components["user"].network for one in (alone, with_near))
     for name, weights in own.state_dict().items():
         assert torch.equal(weights, same.state_dict()[name])
-    assert with_near.model.members[0].components["user-near"].arrays["gain"] > 0
+    assert with_near.model.members[0].components["user-neighborhood"].arrays["gain"] > 0
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TrainingError, match="corrects other components; give one before user-near"):
-        new_member(("user-near",), RATINGS, {}, SETTINGS)
+    with pytest.raises(
+        TrainingError, match="user-neighborhood corrects other components; give one before it"
+    ):
+        new_member(("user-neighborhood",), RATINGS, {}, SETTINGS)
     monkeypatch.setattr(module, "MOST_COLUMNS", 5)
     with pytest.raises(
         TrainingError, match=r"of 8 items is too large \(at most 5\); leave out user"
     ):
-        new_member(("user", "user-near"), RATINGS, {"hidden": (3,)}, SETTINGS)
+        new_member(("user", "user-neighborhood"), RATINGS, {"hidden": (3,)}, SETTINGS)
 
 
 def test_a_saved_model_says_the_same(trained: Any, tmp_path: Path) -> None:
@@ -412,7 +419,7 @@ def test_a_saved_model_says_the_same(trained: Any, tmp_path: Path) -> None:
 def test_pairs_that_lead_astray_are_refused(
     trained: Any, name: str, place: int, value: float, reason: str
 ) -> None:
-    side = deepcopy(trained.members[0].components["user-near"])
+    side = deepcopy(trained.members[0].components["user-neighborhood"])
     assert side.fault(trained.context) is None
     side.arrays[name][place] = value
     assert reason in side.fault(trained.context)

@@ -70,7 +70,7 @@ def test_two_workers_give_what_two_ranks_give(
 def test_what_is_wrong_is_one_message_here(
     engine: str, shards: ShardedRatings, tmp_path: Path
 ) -> None:
-    done = train_on(engine, shards, tmp_path / "model", "--side", "near")
+    done = train_on(engine, shards, tmp_path / "model", "--side", "neighborhood")
     assert done.returncode == 1
     assert done.stderr.count("error:") == 1
     assert "needs one process (cfnade train)" in done.stderr

@@ -250,7 +250,7 @@ def test_more_ranks_than_columns_leave_some_with_nothing_to_do(tmp_path: Path) -
         plan_side("user-ridge+item"),
         plan_side("user+time"),
         plan_side("user", {"time": True}),
-        plan_side("near"),
+        plan_side("neighborhood"),
         plan_side("user,item"),
     ],
 )

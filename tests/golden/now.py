@@ -39,7 +39,14 @@ FIELDS: dict[str, dict[str, str]] = {
 }
 """By pattern of cases: {field now: field before}. Every pattern that fits a case counts."""
 
-VALUES: dict[str, dict[str, str]] = {}
+VALUES: dict[str, dict[str, str]] = {
+    "*near*": {
+        "neighborhood": "near",
+        "user+user-neighborhood": "user+user-near",
+        "item+item-neighborhood": "item+item-near",
+    },
+    "*samples*": {"user-factors": "user-samples"},
+}
 """By pattern of cases: {text now: text before}, for values such as names of components."""
 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -107,6 +114,9 @@ def option(name: str, value: Any) -> list[str]:
     text = "--" + OPTIONS.get(name, name).replace("_", "-")
     if name == "lists" and value is False:
         return ["--no-learn-interactions"]
+    if name == "recipe":
+        value = str(value).replace("ml-1m-near", "ml-1m-neighborhood")
+        value = value.replace("netflix-near", "netflix-neighborhood")
     return [text] if value is True else [text, str(value)]
 
 
@@ -139,6 +149,9 @@ def recipe(content: dict[str, Any]) -> dict[str, Any]:
     sparse = [training.pop(name, False) for name in ("rowwise", "touched_only")]
     if any(sparse):
         training["optimizer"] = "sparse_adam"
+    content = content | {"side": content["side"].replace("near", "neighborhood")}
+    if content["side"] == "user-samples":
+        content = {**content, "side": "user-factors", "model": {**content["model"], "samples": 10}}
     return content | {"training": training} if "training" in content else content
 
 

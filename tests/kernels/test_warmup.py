@@ -78,7 +78,7 @@ stars = rng.integers(1, 6, 300)
 ratings = cfnade.load(
     polars.DataFrame({"user": cells // 20, "item": cells % 20, "rating": stars})
 )
-for side in ("user", "both", "user-factors+user-near"):
+for side in ("user", "both", "user-factors+user-neighborhood"):
     lists = side == "user"
     options = {"epochs": 1, "n_threads": 2, "learn_interactions": lists}
     model = cfnade.CFNADE(side=side, hidden=(8,), **options).fit(ratings)

@@ -54,7 +54,9 @@ def test_factor_analyses_are_always_made_and_the_rest_fits_the_time(
     shape: DataSize, seconds: float
 ) -> None:
     plans = plan_members(shape, seconds=seconds)
-    assert {"user-samples", "user-factors", "item-factors"} <= {plan.side for plan in plans}
+    assert {"user-factors (10 samples)", "user-factors", "item-factors"} <= {
+        plan.label for plan in plans
+    }
     bare = [replace(plan, stage=0) for plan in plans]
     assert all(bare.count(plan) == 1 for plan in bare)
     assert len(plans) == 3 or estimate_seconds(shape, plans) <= seconds
@@ -72,8 +74,15 @@ def test_more_time_keeps_all_members_of_less_time_and_adds_stages(shape: DataSiz
         first = max((plan.stage for plan in before), default=-1)
         assert all(plan.stage > first for plan in plans if plan not in before)
         before = plans
-    sides = [plan.side for plan in before]
-    assert set(sides) == {"user-samples", "user-factors", "item-factors", "item", "both", "user"}
+    sides = [plan.label for plan in before]
+    assert set(sides) == {
+        "user-factors (10 samples)",
+        "user-factors",
+        "item-factors",
+        "item",
+        "both",
+        "user",
+    }
     assert max(plan.model["hidden"][0] for plan in before if plan.side == "both") == 500
     assert max(sides.count(side) for side in ("user", "item")) == SEEDS
 
@@ -95,8 +104,14 @@ def test_a_budget_is_used(shape: DataSize, minutes: tuple[int, ...]) -> None:
 
 def test_the_default_has_one_member_of_each_kind() -> None:
     plans = plan_members(SMALL, seconds=default_seconds(SMALL))
-    sides = [plan.side for plan in plans]
-    assert sorted(sides) == ["both", "item", "item-factors", "user-factors", "user-samples"]
+    sides = [plan.label for plan in plans]
+    assert sorted(sides) == [
+        "both",
+        "item",
+        "item-factors",
+        "user-factors",
+        "user-factors (10 samples)",
+    ]
 
 
 def test_the_usual_time_grows_with_the_data_up_to_a_bound() -> None:
@@ -215,7 +230,9 @@ def test_a_mixture_is_the_weighted_mean_of_distributions() -> None:
 
 def test_what_was_tried_is_kept_with_what_it_gave(fitted: CFNADE) -> None:
     tried = fitted.fitted_.facts["tried"]
-    assert {"user-samples", "user-factors", "item-factors"} <= {one["side"] for one in tried}
+    assert {"user-factors (10 samples)", "user-factors", "item-factors"} <= {
+        one["side"] for one in tried
+    }
     for key in ("share", "share_of_new"):
         assert sum(one[key] for one in tried) == pytest.approx(1, abs=1e-3)
     assert all(one["seconds"] > 0 for one in tried)

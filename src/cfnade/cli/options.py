@@ -150,6 +150,10 @@ TimeBudget = Annotated[
 Ridge = Annotated[
     int | None, _model("--ridge", metavar="N", min=0, help="Dimensions of the ridge component.")
 ]
+Samples = Annotated[
+    int | None,
+    _model("--samples", metavar="N", min=1, help="Gibbs samples of a factor analysis."),
+]
 Hidden = Annotated[
     str | None, _model("--hidden", metavar="N,...", help="Hidden units of each layer.")
 ]
@@ -217,7 +221,9 @@ KeepState = Annotated[
     bool, _output("--keep-state", help="Keep the training state of a finished run.")
 ]
 
-ARCHITECTURE_OPTIONS = ("ridge", "hidden", "factors", "use_timestamps", "ordinal_weight")
+ARCHITECTURE_OPTIONS = (
+    *("ridge", "samples", "hidden", "factors", "use_timestamps", "ordinal_weight"),
+)
 TRAINING_OPTIONS = (
     *("epochs", "learning_rate", "weight_decay", "batch_rows", "patience", "refit", "seed"),
 )

@@ -84,7 +84,9 @@ class RunConfig:
         if self.side == "auto":
             training = {name: self.training[name] for name in ("refit", "seed")}
             return parameters | training | {"time_budget": self.time_budget}
-        fields = {"ridge": 0} | {name: getattr(CFNADEConfig, name) for name in ARCHITECTURE[1:]}
+        fields = {"ridge": 0, "samples": None} | {
+            name: getattr(CFNADEConfig, name) for name in ARCHITECTURE[2:]
+        }
         fields |= {name: self.model[name] for name in ARCHITECTURE if name in self.model}
         further = {name: self.training[name] for name in self.training if name not in TRAINING}
         return {

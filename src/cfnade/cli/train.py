@@ -51,6 +51,7 @@ def train(
     learn_interactions: options.LearnInteractions = None,
     recipe: options.RecipeName = None,
     ridge: options.Ridge = None,
+    samples: options.Samples = None,
     hidden: options.Hidden = None,
     factors: options.Factors = None,
     use_timestamps: options.UseTimestamps = False,
@@ -230,7 +231,7 @@ def _announcement(parts: Split, plan: TrainingPlan) -> str:
     seconds = estimate_seconds(DataSize.of(parts.train), plan.members)
     seconds += 0.0 if plan.implicit is None else plan.implicit.seconds
     time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    names = [member.side for member in plan.members]
+    names = [member.label for member in plan.members]
     names += [] if plan.implicit is None else ["interactions"]
     return (
         f"training: {', '.join(names)}; about {time} on two cores (--time-budget 10 trains larger "

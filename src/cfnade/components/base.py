@@ -252,8 +252,6 @@ class RatingComponent(Component):
     tunes: ClassVar[bool] = False
     """Whether it has arrays `gain` and `shift`, which are fitted to validation ratings after
     training. Both are 0 before, and it takes no part in training."""
-    trust: ClassVar[float] = 1.0
-    """What a member with it counts beside others, as far as validation cannot tell."""
     partitionable: ClassVar[bool] = False
     """Whether ranks can share its columns."""
     closed_form: ClassVar[bool] = False
@@ -307,6 +305,11 @@ class RatingComponent(Component):
 
     def finish(self, ratings: Dataset, member: Member) -> None:
         """Adjust arrays after training."""
+
+    @property
+    def prior_weight(self) -> float:
+        """The ensemble weight of its member, relative to others, if validation cannot decide."""
+        return 1.0
 
     # -- trained ------------------------------------------------------------------------------
 

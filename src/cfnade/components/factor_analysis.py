@@ -6,8 +6,8 @@ distributions is found on training ratings, each left out of its own prediction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from cfnade.models.config import FactorConfig
 if TYPE_CHECKING:
     from cfnade.components.variational_bayes import Factors
 
+DIMENSIONS, SAMPLED_DIMENSIONS = 20, 7
+"""Dimensions of a single analysis, and of each of several samples."""
+SAMPLED_PRIOR = 3.0
+"""Ensemble weight of samples relative to other members, where validation cannot decide."""
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
 MORE_SWEEPS = 2
@@ -46,7 +50,10 @@ ROUNDS = 20
 @register("user-factors", axis="user")
 @register("item-factors", axis="item")
 class FactorComponent(ClosedFormComponent):
-    """Loadings of columns; a row is its posterior. Of several samples each is an analysis.
+    """Loadings of columns; a row is its posterior.
+
+    With the option `samples` the loadings are sampled (gibbs.py) instead of optimized
+    (variational_bayes.py), which is better where ratings are few. Each sample is an analysis.
 
         Λ = I + Σ_C (a aᵀ + diag c) / s²      m = Λ⁻¹ Σ_C a (r - μ) / s²
         η = μ_i + a_i·m                       the expected rating of column i
@@ -59,8 +66,6 @@ class FactorComponent(ClosedFormComponent):
     config: FactorConfig
     config_type = FactorConfig
     starts_well = True
-    default_size: ClassVar[tuple[int, int]] = (20, 1)
-    """Dimensions if none are given, and samples."""
 
     @classmethod
     def spec(cls, config: FactorConfig) -> dict[str, ArraySpec]:
@@ -84,45 +89,54 @@ class FactorComponent(ClosedFormComponent):
         cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
     ) -> FactorConfig:
         assert axis is not None
+        samples = options.get("samples") or 1
+        default = DIMENSIONS if samples == 1 else SAMPLED_DIMENSIONS
         return FactorConfig(
             columns=len(ratings.ids(other_axis(axis))),
             levels=len(ratings.scale),
-            dimensions=options.get("ridge") or cls.default_size[0],
-            samples=cls.default_size[1],
+            dimensions=options.get("ridge") or default,
+            samples=samples,
         )
 
     @classmethod
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
         assert axis is not None
         new = cls(cls.config_for(axis, data.dataset, options), axis=axis)
-        new._fill(new._samples(data.dataset, data.training.seed, thread_count(None)))
-        new._shape(data.dataset)
+        new._analyze(data.dataset, data.training.seed)
         return new
 
     def update(self, data: FitData, counts: IntArray) -> None:
-        del counts
-        self._fill(self._updated_samples(data.dataset, thread_count(None)))
-        self._shape(data.dataset)
-
-    def _samples(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
-        """Fit each sample."""
-        from cfnade.components.variational_bayes import fit_factor_analysis
-
-        dimensions, rows = self.config.dimensions, ratings.rows(self.axis)
-        return [fit_factor_analysis(rows, dimensions, seed=seed, threads=threads)]
-
-    def _updated_samples(self, ratings: Dataset, threads: int) -> list[Factors]:
-        """Fit each sample from where it stands."""
         from cfnade.components.variational_bayes import Factors, continue_factor_analysis
 
-        own = {name: self.arrays[name] for name in ("a", "c", "importance")}
-        mean, noise = self.arrays["mean"][:, 0], float(self.arrays["noise"][0])
-        earlier, rows = Factors(**own, mean=mean, noise=noise), ratings.rows(self.axis)
-        return [continue_factor_analysis(rows, earlier, threads=threads, sweeps=MORE_SWEEPS)]
+        del counts
+        if self.config.samples > 1:
+            self._analyze(data.dataset, seed=0)
+            return
+        earlier = Factors(
+            **{name: self.arrays[name] for name in ("a", "c", "importance")},
+            mean=self.arrays["mean"][:, 0],
+            noise=float(self.arrays["noise"][0]),
+        )
+        rows, threads = data.dataset.rows(self.axis), thread_count(None)
+        self.fill(0, continue_factor_analysis(rows, earlier, threads=threads, sweeps=MORE_SWEEPS))
+        self._shape(data.dataset)
 
-    def _fill(self, samples: Sequence[Factors]) -> None:
+    def _analyze(self, ratings: Dataset, seed: int) -> None:
+        """Fit all samples from the start."""
+        from cfnade.components.gibbs import sample_factor_analysis
+        from cfnade.components.variational_bayes import fit_factor_analysis
+
+        rows, D, threads = ratings.rows(self.axis), self.config.dimensions, thread_count(None)
+        if self.config.samples == 1:
+            samples = [fit_factor_analysis(rows, D, seed=seed, threads=threads)]
+        else:
+            columns = ratings.rows(other_axis(self.axis))
+            samples = sample_factor_analysis(
+                rows, columns, D, count=self.config.samples, seed=seed, threads=threads
+            )
         for number, factors in enumerate(samples):
             self.fill(number, factors)
+        self._shape(ratings)
 
     def fill(self, number: int, factors: Factors) -> None:
         """Make a fitted analysis one of the samples."""
@@ -157,6 +171,10 @@ class FactorComponent(ClosedFormComponent):
         variances = self.arrays["variances"].tolist()
         self.arrays["log_weights"][...] = _weights(predicted, frequencies, *variances)
 
+    @property
+    def prior_weight(self) -> float:
+        return SAMPLED_PRIOR if self.config.samples > 1 else 1.0
+
     # -- asked --------------------------------------------------------------------------------
 
     def sample_evidence(self, number: int) -> Evidence:
@@ -188,26 +206,6 @@ class FactorComponent(ClosedFormComponent):
         if axis != self.axis:
             return self.arrays["a"]
         return FactorRows(self, context.rows(axis)).posteriors.all_states()
-
-
-@register("user-samples", axis="user")
-class SampledFactorComponent(FactorComponent):
-    """The same by sampling: better where ratings are few."""
-
-    default_size = (7, 10)
-    trust = 3.0
-
-    def _samples(self, ratings: Dataset, seed: int, threads: int) -> list[Factors]:
-        from cfnade.components.gibbs import sample_factor_analysis
-
-        config, own = self.config, ratings.rows(self.axis)
-        others, count = ratings.rows(other_axis(self.axis)), config.samples
-        return sample_factor_analysis(
-            own, others, config.dimensions, count=count, seed=seed, threads=threads
-        )
-
-    def _updated_samples(self, ratings: Dataset, threads: int) -> list[Factors]:
-        return self._samples(ratings, 0, threads)
 
 
 class FactorRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -111,9 +112,12 @@ class NadeComponent(RatingComponent):
         if options.get("context_scale") == "sqrt" and options.get("mean_context") is None:
             count, rated = ratings.row_totals(axis)
             sizes["mean_context"] = count / max(1, rated)
-        others = ("gains", "ridge", "spread")
-        own = {name: value for name, value in options.items() if name not in others}
-        return CFNADEConfig(**{**own, **sizes})
+        own = {
+            field.name: options[field.name]
+            for field in fields(CFNADEConfig)
+            if field.name in options
+        }
+        return CFNADEConfig(**own | sizes)
 
     @classmethod
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:

@@ -43,7 +43,7 @@ from cfnade.kernels.neighborhood import (
 )
 from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.threads import run_parallel, thread_count
-from cfnade.models.config import NearConfig
+from cfnade.models.config import NeighborhoodConfig
 from cfnade.utils.caching import locked_cached_property
 
 _FACTORS = "factors."
@@ -79,8 +79,8 @@ class _Weighed(NamedTuple):
         return np.array(self.ratings.offsets), np.array(self.ratings.columns)
 
 
-@register("user-near", axis="user")
-@register("item-near", axis="item")
+@register("user-neighborhood", axis="user")
+@register("item-neighborhood", axis="item")
 class NeighborhoodComponent(ClosedFormComponent):
     """A sparse Gaussian correction: pairs of columns with their covariances.
 
@@ -99,14 +99,14 @@ class NeighborhoodComponent(ClosedFormComponent):
     variances v (M); gain g and shift h. P are pairs of columns, each in both orders.
     """
 
-    config: NearConfig
-    config_type = NearConfig
+    config: NeighborhoodConfig
+    config_type = NeighborhoodConfig
     tunes = True
     _gains: tuple[float, float] = (0.0, 0.0)
     """Gain and shift where no validation part is there to find them."""
 
     @classmethod
-    def spec(cls, config: NearConfig) -> dict[str, ArraySpec]:
+    def spec(cls, config: NeighborhoodConfig) -> dict[str, ArraySpec]:
         M, P = config.columns, config.pairs
         factors = FactorComponent.spec(config.factors)
         return {f"{_FACTORS}{name}": spec for name, spec in factors.items()} | {
@@ -123,11 +123,11 @@ class NeighborhoodComponent(ClosedFormComponent):
     @classmethod
     def config_for(
         cls, axis: Axis | None, ratings: Dataset, options: Mapping[str, Any]
-    ) -> NearConfig:
+    ) -> NeighborhoodConfig:
         del options
         assert axis is not None
         columns = len(ratings.ids(other_axis(axis)))
-        return NearConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
+        return NeighborhoodConfig(columns=columns, levels=len(ratings.scale), dimensions=DIMENSIONS)
 
     @classmethod
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
@@ -137,13 +137,13 @@ class NeighborhoodComponent(ClosedFormComponent):
         config, rows = cls.config_for(axis, data.dataset, options), data.dataset.rows(axis)
         if not data.preceding:
             raise TrainingError(
-                f"a neighborhood corrects other components; give one before {axis}-near, such as "
-                f"{axis}+{axis}-near"
+                f"{axis}-neighborhood corrects other components; give one before it, such as "
+                f"{axis}+{axis}-neighborhood"
             )
         if config.columns > MOST_COLUMNS:
             raise TrainingError(
                 f"a neighborhood of {config.columns:,} {other_axis(axis)}s is too large (at most "
-                f"{MOST_COLUMNS:,}); leave out {axis}-near"
+                f"{MOST_COLUMNS:,}); leave out {axis}-neighborhood"
             )
         seed, threads = data.training.seed, thread_count(None)
         factors = FactorComponent(config.factors, axis=axis)
@@ -219,11 +219,11 @@ class NeighborhoodComponent(ClosedFormComponent):
         starts, others = self.arrays["starts"], self.arrays["others"]
         M, P = self.config.columns, self.config.pairs
         if starts[0] != 0 or starts[-1] != P or (np.diff(starts) < 0).any():
-            return f"the pairs of {self.axis}-near are not those of {M:,} columns"
+            return f"the pairs of {self.axis}-neighborhood are not those of {M:,} columns"
         if P and not 0 <= others.min() <= others.max() < M:
-            return f"the pairs of {self.axis}-near run beyond the {M:,} columns there are"
+            return f"the pairs of {self.axis}-neighborhood run beyond the {M:,} columns there are"
         if not (self.arrays["variances"] > 0).all() or not self.arrays["factors.noise"] > 0:
-            return f"{self.axis}-near has variances that are not above 0"
+            return f"{self.axis}-neighborhood has variances that are not above 0"
         return super().fault(ratings)
 
 

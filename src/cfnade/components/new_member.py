@@ -31,8 +31,8 @@ IMPORTED = NadeComponent, RidgeComponent, FactorComponent, NeighborhoodComponent
 
 LISTS: dict[str, tuple[str, ...]] = {
     "both": ("user", "item"),
-    "near": ("user", "item", "user-near", "item-near"),
-    "factors-near": ("user-factors", "user-near", "item-near"),
+    "neighborhood": ("user", "item", "user-neighborhood", "item-neighborhood"),
+    "factors-neighborhood": ("user-factors", "user-neighborhood", "item-neighborhood"),
 }
 """Short names of lists."""
 

@@ -162,7 +162,7 @@ class FactorConfig(Sizes, of="a factor analysis"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearConfig(Sizes, of="a neighbourhood"):
+class NeighborhoodConfig(Sizes, of="a neighbourhood"):
     """The sizes of a neighbourhood."""
 
     columns: Annotated[int, Ge(1)]

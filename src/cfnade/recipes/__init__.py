@@ -34,8 +34,10 @@ class _ComponentFields:
     """Fields under [model] that are not of the CF-NADE but of components that accompany it."""
 
     ridge: Annotated[int, Ge(0), Le(1000)] = 0
+    samples: Annotated[int, Ge(1)] = 1
+    """Samples of a factor analysis; 1: it is fitted by variational Bayes instead."""
     gains: Annotated[tuple[float, ...], Len(3, 3)] = (1.0, 1.0, 0.0)
-    """Gains of user-near and item-near, and the shift, such as (1.7, 3.0, -0.08)."""
+    """Gains of the neighborhoods of users and of items, and the shift: (1.7, 3.0, -0.08)."""
     time: bool = False
 
 

@@ -319,7 +319,7 @@ def least_squares_weights(predictions: FloatArray, truth: FloatArray) -> FloatAr
 
 def _prior(model: FittedModel) -> float:
     """Return the weight of a member where validation cannot decide."""
-    return max(component.trust for component in model.members[0].components.values())
+    return max(component.prior_weight for component in model.members[0].components.values())
 
 
 def member_scores(
@@ -333,7 +333,7 @@ def member_scores(
     errors = [rmse(valid.values, one.known.probabilities @ stars) for one in predictions]
     return [
         {
-            "side": member.final.side,
+            "side": member.plan.label,
             "valid_rmse": errors[number] if errors else None,
             "seconds": round(member.seconds, 2),
             "share": round(known, 4),

@@ -85,7 +85,7 @@ class MemberTraining:
     def stage(self) -> Stage:
         """What callbacks call this training."""
         return Stage(
-            self.plan.side,
+            self.plan.label,
             seconds=self.seconds,
             member=self.number,
             epochs=self.config.epochs or None,

@@ -27,7 +27,7 @@ from cfnade.utils.validation import check_scalar
 Parameters = Mapping[str, Any]
 
 ARCHITECTURE = (
-    *("ridge", "hidden", "factors", "shared", "activation"),
+    *("ridge", "samples", "hidden", "factors", "shared", "activation"),
     *("context_scale", "target_weight", "ordinal_weight"),
 )
 """Parameters that are fields of a component."""

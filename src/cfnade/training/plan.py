@@ -45,6 +45,9 @@ PATIENCE = 3
 JOINT = ((500, 8), (300, 8), (200, 6), (200, 3), (100, 3))
 """Hidden units and passes per epoch of a joint member; the largest within the budget is used."""
 
+SAMPLES = 10
+"""Samples of the factor analysis by sampling."""
+
 SEEDS = 8
 """Maximum members of one kind; all are in memory until the best are selected. On MovieLens 100K
 (paper:0, seed 0) the validation RMSE is 0.8588 with one of each, 0.8583 with three and 0.8582 with
@@ -79,6 +82,12 @@ class MemberPlan:
     stage: int = 0
     """If members are selected, those of a stage are used only if they improve the validation score
     of the members of the stages before."""
+
+    @property
+    def label(self) -> str:
+        """The side, and the samples of a factor analysis."""
+        samples = self.model.get("samples", 1)
+        return self.side if samples == 1 else f"{self.side} ({samples} samples)"
 
 
 @dataclass(frozen=True)
@@ -286,7 +295,7 @@ def plan_members(size: DataSize, *, seconds: float, seed: int = 0) -> list[Membe
     # Two are trained at the same time: the slowest come first.
     plans.sort(key=lambda plan: -_seconds(size, plan))
     return [
-        _factor_plan("user-samples", seed),
+        _factor_plan("user-factors", seed, samples=SAMPLES),
         *plans,
         *(_factor_plan(f"{axis}-factors", seed) for axis in AXES),
     ]
@@ -355,9 +364,9 @@ def _further_plans(size: DataSize, default: Sequence[MemberPlan], seed: int) -> 
 # -- members -------------------------------------------------------------------------------------
 
 
-def _factor_plan(side: str, seed: int) -> MemberPlan:
+def _factor_plan(side: str, seed: int, **options: Any) -> MemberPlan:
     """Return the plan of a factor analysis, which needs no epochs."""
-    return MemberPlan(side, {}, TrainingConfig(epochs=0, average=0.0, refit=True, seed=seed))
+    return MemberPlan(side, options, TrainingConfig(epochs=0, average=0.0, refit=True, seed=seed))
 
 
 def _single_plan(axis: str, size: DataSize, seed: int) -> MemberPlan:

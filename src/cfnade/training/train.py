@@ -226,7 +226,7 @@ def run_metadata(
 
 def _member_metadata(members: Sequence[TrainedMember]) -> dict[str, Any]:
     first = members[0]
-    n_seeds = sum(member.plan.side == first.plan.side for member in members)
+    n_seeds = sum(member.plan.label == first.plan.label for member in members)
     facts = {
         "run": first.identity | ({"seeds": n_seeds} if n_seeds > 1 else {}),
         "epochs": first.state.epoch,
