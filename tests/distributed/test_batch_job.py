@@ -158,7 +158,7 @@ def test_another_job_is_not_mixed_in(model: Path, tmp_path: Path) -> None:
     people, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
     predict_to_parquet(model, [people], out, "predict")
     assert json.loads((out / "_SUCCESS").read_text())["rows"] == len(cells())
-    with pytest.raises(PredictionError, match=r"another job \(task differs\).*--overwrite"):
+    with pytest.raises(PredictionError, match=r"another job \(task was 'predict'.*--overwrite"):
         predict_to_parquet(model, [people], out, n=3)
     predict_to_parquet(model, [people], out, n=3, overwrite=True)
     assert "rank" in read_parts(out).columns

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,12 +21,12 @@ import polars as pl
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable, parse_or_raise
-from cfnade.data.scale import Scale
 from cfnade.data.validate import build
-from cfnade.distributed.batch_tables import column, has_histories, parse_histories, raw_ids
 from cfnade.evaluation import rating_metrics
 from cfnade.evaluation.evaluate import match_test
 from cfnade.exceptions import PredictionError
+from cfnade.inference.catalog import IdIndex
+from cfnade.inference.histories import UserHistory, parse_history
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.results import probability_names
 from cfnade.inference.scorer import FEW_PAIRS
@@ -33,6 +34,8 @@ from cfnade.utils.validation import check_choice
 
 Task = Literal["recommend", "predict", "evaluate"]
 TASKS = ("recommend", "predict", "evaluate")
+HISTORY = ("items", "ratings")
+"""Columns of lists: the items that a new user rated, and the ratings."""
 _SPARK_TYPES = {pl.Int64: "bigint", pl.Float64: "double", pl.String: "string"}
 _SPARK_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -117,75 +120,125 @@ class BatchPredictor:
         return result.with_columns(pl.col(small).cast(pl.Int64))  # a type that every engine has
 
 
+# -- tasks ----------------------------------------------------------------------------------------
+
+
 def _recommend(predictor: Predictor, frame: pl.DataFrame, options: Any) -> pl.DataFrame:
-    users = column(frame, "user")
-    if has_histories(frame):
-        lists = predictor.lists_of(people=parse_histories(frame, predictor), **options)
+    users = _column(frame, "user")
+    if HISTORY[0] in frame.columns:
+        lists = predictor.lists_of(people=_parse_histories(frame, predictor), **options)
     else:
-        lists = predictor.lists_of(raw_ids(users, predictor.users), **options)
+        lists = predictor.lists_of(_raw_ids(users, predictor.users), **options)
     return lists.with_columns(users.gather(lists["user"]))
 
 
 def _predict_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
-    users, rows = column(frame, "user"), _padded_rows(len(frame))
+    users, count = _column(frame, "user"), len(frame)
+    # Few pairs are computed in another order of sums, and results must not depend on the batch.
+    padded = max(count, FEW_PAIRS + 1) if count else 0
+    rows = np.minimum(np.arange(padded), max(count - 1, 0))
     arguments: dict[str, Any] = {}
-    if has_histories(frame):
-        histories = parse_histories(frame, predictor)
-        arguments["histories"] = dict(enumerate(histories))
+    if HISTORY[0] in frame.columns:
+        arguments["histories"] = dict(enumerate(_parse_histories(frame, predictor)))
         user_ids: Any = rows
     else:
-        user_ids = _take(raw_ids(users, predictor.users), rows)
+        user_ids = _raw_ids(users.gather(rows), predictor.users)
     if predictor.fitted.needs_times:
         arguments["timestamp"] = _numbers(frame, "time")[rows]
-    item_ids = _take(raw_ids(column(frame, "item"), predictor.items), rows)
+    item_ids = _raw_ids(_column(frame, "item").gather(rows), predictor.items)
     predictions = predictor.predict_frame(user_ids, item_ids, **arguments)
-    return predictions.head(len(frame)).with_columns(users)
+    return predictions.head(count).with_columns(users)
 
 
 def _evaluate_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     """Return predictions with the true ratings and the errors of each."""
-    ratings = _numbers(frame, "rating") if len(frame) else np.empty(0)
-    if len(frame):
-        users, items = (
-            pl.Series(raw_ids(column(frame, axis), index))
-            for axis, index in (("user", predictor.users), ("item", predictor.items))
-        )
-        table = RawTable.from_arrays(users, items, ratings)
-        match_test(predictor.scorer, build(table, LoadOptions(scale=predictor.scale)))
     predictions = _predict_pairs(predictor, frame)
-    return predictions.with_columns(_errors(predictions, ratings, predictor.scale))
+    if not len(frame):
+        names = ("rating", "squared_error", "absolute_error", "nll", "rps")
+        return predictions.with_columns(pl.lit(0.0).alias(name) for name in names)
+    ratings, scale = _numbers(frame, "rating"), predictor.scale
+    users, items = (
+        pl.Series(_raw_ids(frame[axis], index))
+        for axis, index in (("user", predictor.users), ("item", predictor.items))
+    )
+    test = build(RawTable.from_arrays(users, items, ratings), LoadOptions(scale=scale))
+    match_test(predictor.scorer, test)  # none of these ratings may be part of the model
+    probabilities = predictions.select(probability_names(scale)).to_numpy()
+    levels, values = scale.nearest(ratings).astype(np.int64), scale.array()
+    return predictions.with_columns(
+        rating=ratings,
+        squared_error=np.square(ratings - predictions["prediction"].to_numpy()),
+        absolute_error=np.abs(ratings - rating_metrics.medians(probabilities, values)),
+        nll=rating_metrics.surprisals(probabilities, levels),
+        rps=rating_metrics.ranked_probability_scores(probabilities, levels, values),
+    )
 
 
-def _errors(predictions: pl.DataFrame, ratings: Any, scale: Scale) -> list[pl.Series]:
-    """Return the errors of each prediction, whose means are the scores of all."""
-    names = ("squared_error", "absolute_error", "nll", "rps")
-    columns = dict.fromkeys(names, np.empty(0))
-    if len(ratings):
-        probabilities = predictions.select(probability_names(scale)).to_numpy()
-        levels, values = scale.nearest(ratings).astype(np.int64), scale.array()
-        errors = (
-            np.square(ratings - predictions["prediction"].to_numpy()),
-            np.abs(ratings - rating_metrics.medians(probabilities, values)),
-            rating_metrics.surprisals(probabilities, levels),
-            rating_metrics.ranked_probability_scores(probabilities, levels, values),
+# -- columns --------------------------------------------------------------------------------------
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Series:
+    """Return a column; raise if it is missing or has nulls."""
+    if name not in frame.columns:
+        raise PredictionError(
+            f"the table has no column {name}; its columns are {', '.join(frame.columns) or 'none'}"
         )
-        columns = dict(zip(names, errors, strict=True))
-    return [pl.Series("rating", ratings), *(pl.Series(name, e) for name, e in columns.items())]
+    values = frame[name]
+    if values.null_count():
+        row = values.is_null().arg_max()
+        raise PredictionError(f"row {row}: {name} is missing; fill it in or leave the row out")
+    return values
 
 
 def _numbers(frame: pl.DataFrame, name: str) -> Any:
     """Return a column of ratings or times as numbers."""
-    parsed = parse_or_raise({name: column(frame, name)}, lambda row, _: f"row {row}")
+    parsed = parse_or_raise({name: _column(frame, name)}, lambda row, _: f"row {row}")
     return parsed.frame[name].to_numpy()
 
 
-def _padded_rows(count: int) -> Any:
-    """Return row numbers, the last one repeated if there are few. (≥ count,).
+def _raw_ids(values: pl.Series, ids: IdIndex) -> Any:
+    """Return ids in the type of the model: an array of integers, or strings."""
+    if ids.are_texts:
+        return values.cast(pl.String).to_list()
+    integers = values.cast(pl.Int64, strict=False)
+    is_wrong = (integers.cast(values.dtype, strict=False) != values).fill_null(True)
+    if is_wrong.any():
+        raise PredictionError(
+            f"row {is_wrong.arg_max()}: {values.name} {values.filter(is_wrong)[0]!r}: the "
+            f"{ids.side} ids of this model are whole numbers"
+        )
+    return integers.to_numpy()
 
-    Few pairs are computed in another order of sums, and results must not depend on the batch.
-    """
-    return np.minimum(np.arange(max(count, FEW_PAIRS + 1) if count else 0), max(count - 1, 0))
+
+def _parse_histories(frame: pl.DataFrame, predictor: Predictor) -> list[UserHistory]:
+    """Return the history of each row; items that are unknown to the model are left out."""
+    items = _lists(frame, HISTORY[0])
+    ratings = items if len(predictor.scale) == 1 else _lists(frame, HISTORY[1])
+    flat = items.explode(empty_as_null=False, keep_nulls=False).alias("item")
+    ids = iter(np.asarray(_raw_ids(flat, predictor.items)).tolist())
+    histories = []
+    for row, (count, row_ratings) in enumerate(zip(items.list.len(), ratings, strict=True)):
+        if count != len(row_ratings):
+            raise PredictionError(
+                f"row {row}: {count} items and {len(row_ratings)} ratings; a history has one of "
+                "each"
+            )
+        pairs = list(zip(islice(ids, count), row_ratings.to_list(), strict=True))
+        try:
+            history = parse_history(
+                pairs, predictor.catalog, predictor.scale, find_items=predictor.items.indices
+            )
+        except PredictionError as error:
+            raise PredictionError(f"row {row}: {error}") from error
+        histories.append(history)
+    return histories
 
 
-def _take(ids: Any, rows: Any) -> Any:
-    return [ids[row] for row in rows] if isinstance(ids, list) else ids[rows]
+def _lists(frame: pl.DataFrame, name: str) -> pl.Series:
+    values = _column(frame, name)
+    if not isinstance(values.dtype, pl.List | pl.Array):
+        raise PredictionError(
+            f"{name} is of type {values.dtype}; it must hold a list for each person, as "
+            "group_by(user) with lists of items and ratings makes it"
+        )
+    return values.cast(pl.List(values.dtype.inner))

@@ -7,14 +7,14 @@ job starts again. `_SUCCESS` is written last.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
@@ -31,7 +31,7 @@ from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.distributed.backends import check_engine, ray_session, spark_session
 from cfnade.distributed.batch_inference import BatchPredictor, Task, load_predictor
-from cfnade.distributed.input_files import list_files
+from cfnade.distributed.input_files import job_difference, list_files
 from cfnade.evaluation.evaluate import BUCKET_BOUNDS, Bucket
 from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.utils.files import atomic_write, write_text
@@ -101,7 +101,7 @@ def predict_to_parquet(
             write_text(folder / JOB, json.dumps(job, indent=1) + "\n")
         run = {"local": _run_here, "ray": _run_on_ray, "spark": _run_on_spark}[engine]
         if tables:
-            run(predictor, tables, folder, n_workers)
+            _run_or_raise(engine, lambda: run(predictor, tables, folder, n_workers))
     summary = {"task": task, **_summarize(folder, task)}
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_text(folder / SUCCESS, json.dumps(summary, indent=1) + "\n")
@@ -135,25 +135,18 @@ def _check_folder(folder: Path, job: dict[str, Any], *, overwrite: bool) -> bool
         if any(file.name[0] != "." for file in folder.glob("*")):
             raise PredictionError(f"{folder}: is not empty; give an empty folder with --out")
         return False
-    difference = _difference(folder / JOB, job)
-    if (
-        difference and not overwrite and any(folder.glob("*.parquet"))
-    ):  # else it failed at its start
+    try:
+        saved = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        difference = job_difference(saved, job)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        difference = f"{JOB} is damaged"
+    # Without files the other job failed at its start.
+    if difference and not overwrite and any(folder.glob("*.parquet")):
         raise PredictionError(
             f"{folder}: holds results of another job ({difference}); give --overwrite to replace "
             "them, or another folder with --out"
         )
     return not difference and not overwrite
-
-
-def _difference(file: Path, job: dict[str, Any]) -> str:
-    """Return how a saved job differs from this one; empty if it does not."""
-    try:
-        saved = json.loads(file.read_text(encoding="utf-8"))
-        names = [name for name in job if saved.get(name) != json.loads(json.dumps(job[name]))]
-    except (ValueError, AttributeError):
-        return f"{JOB} is damaged"
-    return f"{names[0]} differs" if names else ""
 
 
 def _clear(folder: Path) -> None:
@@ -242,7 +235,7 @@ def _is_readable(file: Path) -> bool:
 def _run_on_ray(
     predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
 ) -> None:
-    with ray_session(n_workers) as ray, _worker_errors("ray"):
+    with ray_session(n_workers) as ray:
         from ray.data import ActorPoolStrategy, DataContext, read_parquet
 
         DataContext.get_current().enable_progress_bars = False
@@ -267,7 +260,7 @@ def _run_on_spark(
     predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
 ) -> None:
     n_rows = sum(table.n_rows for table in tables)
-    with spark_session(n_workers) as session, _worker_errors("spark"):
+    with spark_session(n_workers) as session:
         rows = session.read.parquet(*(str(table.file) for table in tables))
         schema = predictor.spark_schema(dict(rows.dtypes).get("user", "string"))
         rows = rows.repartition(-(-n_rows // ROWS_PER_FILE[predictor.task]))
@@ -278,18 +271,25 @@ def _run_on_spark(
         )
 
 
-@contextmanager
-def _worker_errors(engine: str) -> Iterator[None]:
-    """Raise errors of workers, which Ray and Spark wrap in pages of text, as one sentence."""
+def _run_or_raise(engine: str, run: Callable[[], None]) -> None:
+    """Run a job; raise errors of workers, which Ray and Spark wrap in pages of text, as a sentence.
+
+    The engine's exception is dropped: its traceback refers to the actors of Ray Data, which stop
+    only when nothing refers to them. Until then they occupy processors, and the next job of this
+    process would wait for these forever.
+    """
     try:
-        yield
+        run()
+        return
     except CfnadeError:
         raise
     except Exception as error:  # the engines have no common class
         text = str(error)
-        match = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
-        reason = f"{engine}: {text.strip().splitlines()[-1]}" if match is None else match[1]
-        raise PredictionError(reason) from error
+        log.debug("%s", text)
+    gc.collect()
+    match = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
+    reason = f"{engine}: {text.strip().splitlines()[-1]}" if match is None else match[1]
+    raise PredictionError(reason)
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -307,19 +307,20 @@ def _scores(files: list[Path]) -> dict[str, Any]:
     if not files:
         return {"n": 0}
     rows = pl.scan_parquet(files)
-    unseen = (pl.col("n_user_ratings") == 0) | (pl.col("n_item_ratings") == 0)
-    means = {"n": pl.len(), "rmse": pl.col("squared_error").mean().sqrt()}
-    means |= {"mae_of_medians": pl.col("absolute_error").mean()}
-    means |= {name: pl.col(name).mean() for name in ("nll", "rps")}
-    totals = rows.select(**means, unseen_ratings=unseen.sum()).collect(engine="streaming")
-    scores = totals.row(0, named=True)
+    count, rmse = pl.len().alias("n"), pl.col("squared_error").mean().sqrt().alias("rmse")
+    is_unseen = (pl.col("n_user_ratings") == 0) | (pl.col("n_item_ratings") == 0)
+    means = [pl.col(name).mean() for name in ("nll", "rps")]
+    means.append(pl.col("absolute_error").mean().alias("mae_of_medians"))
+    totals = rows.select(count, rmse, *means, is_unseen.sum().alias("unseen_ratings"))
+    scores = totals.collect(engine="streaming").row(0, named=True)
     highs = [*(low - 1 for low in BUCKET_BOUNDS[1:]), None]
     for axis in ("user", "item"):
-        count = pl.col(f"n_{axis}_ratings")
         buckets = []
         for low, high in zip(BUCKET_BOUNDS, highs, strict=True):
-            inside = rows.filter(count >= low if high is None else count.is_between(low, high))
-            row = inside.select(means["n"], means["rmse"].alias("rmse")).collect().row(0)
+            is_inside = pl.col(f"n_{axis}_ratings").is_between(
+                low, float("inf") if high is None else high
+            )
+            row = rows.filter(is_inside).select(count, rmse).collect().row(0)
             buckets.append(Bucket(low, high, *row))
         scores[f"by_{axis}"] = [{"known": str(bucket)} | asdict(bucket) for bucket in buckets]
     return scores

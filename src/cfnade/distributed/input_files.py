@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -119,3 +121,17 @@ def _zip_member(archive: Path, loading: LoadOptions) -> str:
         )
     check_encoding(archive, loading, member)
     return member
+
+
+def job_difference(saved: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """Return what a job reads or does differently from a saved one; empty if nothing."""
+    job = json.loads(json.dumps(job))  # tuples as lists
+    for name in (name for name in job if name != "inputs"):
+        if isinstance(job[name], dict):
+            if difference := job_difference(saved[name], job[name]):
+                return difference
+        elif saved.get(name) != job[name]:
+            return f"{name} was {saved.get(name)!r} and is {job[name]!r}"
+    if "inputs" in job and saved["inputs"] != job["inputs"]:
+        return "the inputs are others or have changed"
+    return ""
