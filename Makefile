@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-arm64 test-engines test-pandas3 check docs mutants fuzz wheel bench clean
+.PHONY: demo serve test test-avx2 test-arm64 test-engines test-pandas3 check docs mutants fuzz release bench clean
 
 # Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
@@ -69,9 +69,13 @@ mutants: .venv/.dev
 fuzz: .venv/.dev
 	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/test_fuzz.py --timeout=3600
 
-# Build the wheel, install it into an empty environment and use it there.
-wheel: .venv/.dev
-	$(BIN)/pytest --slow tests/test_wheel.py
+# Build the source archive and the wheel into dist/ and check both: their metadata, the wheel in a fresh
+# environment, and the archive, which must build the same wheel.
+release: .venv/.dev
+	rm -rf dist
+	$(BIN)/hatchling build -d dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/pytest --slow tests/project/test_packaging.py
 
 # On a quiet machine: minutes. DATA is a folder with ml-1m.zip (and netflix/ for its figures).
 DATA ?= $(CFNADE_DATA)

@@ -6,7 +6,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # torch reads this once, at its first table: tables then lie in large pages, as numpy's do. A pass
 # over the weights of all items takes nearly half the time, a training epoch a tenth less.

@@ -15,6 +15,7 @@ import pytest
 import torch
 import typer
 
+import cfnade
 from cfnade.cli import app, main
 from cfnade.cli.errors import command_line_option
 
@@ -89,7 +90,7 @@ def test_output_that_is_not_read_to_the_end_is_no_error(ratings_file: Path) -> N
 
 
 def test_version(shell: Shell) -> None:
-    assert shell("--version").out == "cfnade 0.2.0\n"
+    assert shell("--version").out == f"cfnade {cfnade.__version__}\n"
 
 
 def test_commands_are_found_without_importing_what_they_need() -> None:
