@@ -85,15 +85,6 @@ def test_a_touched_or_moved_source_is_only_hashed_again(source: Parser) -> None:
     assert source.calls == 1
 
 
-def test_a_folder_is_known_by_all_its_files(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("12345")
-    source = Parser(tmp_path / "a")
-    cached(tmp_path, "plain", source)
-    (tmp_path / "b").write_text("new")
-    cached(tmp_path, "plain", source)
-    assert source.calls == 2
-
-
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "garbage"])
 def test_a_damaged_cache_is_noticed_and_rebuilt(
     source: Parser, own_cache: Path, damage: str, caplog: pytest.LogCaptureFixture

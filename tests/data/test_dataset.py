@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfnade import load
-from cfnade._typing import IntArray
 from cfnade.data import csr, split_protocols
-from cfnade.data.csr import index_sums, row_offsets, stable_order
+from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Axis, Dataset, Interactions, Ratings, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
 from cfnade.data.splits import split
@@ -81,46 +79,16 @@ def test_grouped_arrays_are_handed_out_without_a_copy() -> None:
     assert ratings.rows("item").columns is not ratings.users
 
 
-def test_rows_are_sorted_once_and_cannot_be_changed() -> None:
+def test_rows_are_grouped_once_and_cannot_be_changed() -> None:
     ratings = ratings_of([(4, 3, 1), (0, 1, 2), (4, 0, 0)])
-    for axis in AXES:
-        rows = ratings.rows(axis)
-        assert ratings.rows(axis) is rows
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ratings.rows, AXES * 4))
+    assert len({id(rows) for rows in answers}) == 2
+    for rows in answers:
         for array in (rows.offsets, rows.columns, rows.levels):
             assert not array.flags.writeable
     part = ratings.select(np.array([1, 2]))
     assert part.rows("user").columns.tolist() == [1, 0]
-
-
-def test_concurrent_threads_group_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ratings, calls = ratings_of([(4, 3, 1), (2, 1, 2), (0, 0, 0)]), []
-    group = csr.CsrRows.from_chunks
-
-    def slowly(counts: IntArray, *args: object) -> csr.CsrRows:
-        calls.append(len(counts))
-        time.sleep(0.05)  # long enough for the other threads to ask
-        return group(counts, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(csr.CsrRows, "from_chunks", slowly)
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(ratings.rows, AXES * 4))
-    assert len({id(rows) for rows in answers}) == 2
-    assert sorted(calls) == [6, 7]
-
-
-def test_a_memo_is_computed_once_for_each_key() -> None:
-    ratings, calls = ratings_of([(0, 0, 0)]), []
-
-    def compute(value: int) -> int:
-        calls.append(value)
-        time.sleep(0.02)
-        return value
-
-    with ThreadPoolExecutor(4) as pool:
-        keys = [1, 2, 1, 2, 1]
-        assert list(pool.map(lambda n: ratings.memo(("n", n), lambda: compute(n)), keys)) == keys
-    assert sorted(calls) == [1, 2]
-    assert ratings.select(np.array([0])).memo(("n", 1), lambda: 7) == 7  # its own values
 
 
 @pytest.mark.parametrize("axis", ["user", "item"])
@@ -139,16 +107,6 @@ def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
     order = stable_order(array, 2**31)
     expected = sorted(range(len(index)), key=lambda i: (int(array[i]), i))
     assert (list(range(len(index))) if order is None else order.tolist()) == expected
-
-
-def test_offsets_count_empty_groups() -> None:
-    assert row_offsets(np.array([3, 1, 3], np.int32), 5).tolist() == [0, 0, 1, 1, 3, 3]
-    assert row_offsets(np.array([], np.int32), 2).tolist() == [0, 0, 0]
-
-
-def test_weights_are_added_up_by_index_piece_by_piece() -> None:
-    index, weights = np.array([3, 1, 3, 0, 3, 1, 1], np.int32), np.arange(1.0, 8.0)
-    assert index_sums(index, 5, lambda some: weights[some]).tolist() == [4, 15, 0, 9, 0]
 
 
 @settings(max_examples=50)
@@ -231,19 +189,13 @@ def test_it_prints_as_one_line() -> None:
     )
 
 
-def test_values_are_stars_and_lengths_count() -> None:
-    ratings = ratings_of(BASE)
-    assert ratings.values.tolist() == [2.0, 3.0, 1.0]
-    assert (len(ratings), ratings.n_users, ratings.n_items) == (3, 7, 6)
-
-
 def test_a_wrong_axis_is_refused() -> None:
     with pytest.raises(DataError, match=r'axis=.users. is not an axis.*"user" or "item"'):
         ratings_of(BASE).rows("users")  # type: ignore[arg-type]
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    with pytest.raises(DataError, match=r"different lengths: 3 users, 3 items, 3 times, 2 levels"):
+    with pytest.raises(DataError, match=r"different lengths: 3 users, 3 items, 2 levels, 3 times"):
         ratings_of(BASE).replace(levels=np.zeros(2, np.uint8))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.data.plays import played, saved, triples
+from tests.data.plays import played, triples
 
-from cfnade import DataError, load, load_split, split
+from cfnade import DataError, load, split
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.readers.tables import write_parquet
 from cfnade.data.scale import INTERACTIONS, Scale
@@ -82,22 +82,6 @@ def test_store_and_parquet_give_the_same_again(
         assert load(tmp_path / "own.parquet") == ratings
         assert "rating" not in pl.read_parquet_schema(tmp_path / "own.parquet")
     assert "taken as" not in caplog.text  # the file says it itself
-
-
-def test_the_cache_tells_ways_of_reading_apart(tmp_path: Path) -> None:
-    path = saved(tmp_path, RATED + "3,2,5,1\n")
-    ways: list[dict[str, Any]] = [
-        {},
-        {"min_rating": 4},
-        {"min_rating": 5},
-        {"implicit": True},
-        {"implicit": True, "weighting": "log"},
-        {"implicit": True, "weight": False},
-    ]
-    first = [load(path, **way) for way in ways]
-    assert len({ratings.fingerprint for ratings in first}) == len(ways)
-    assert [load(path, **way) for way in ways] == first
-    assert [load(path, cache=False, **way) for way in ways] == first
 
 
 def test_weights_follow_their_pairs() -> None:
@@ -176,17 +160,6 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
         split(load(rated, min_rating=4), "liang:40")
 
 
-def test_splits_of_files_read_both_the_same_way(tmp_path: Path) -> None:
-    cells = [(u, i) for u in range(6) for i in range(6)]
-    lines = [f"{u},{i},{1 + (u + i) % 5}" for u, i in cells]
-    train = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[:30]) + "\n", "train.csv")
-    test = saved(tmp_path, "user,item,rating\n" + "\n".join(lines[30:]) + "\n", "test.csv")
-    parts = load_split(train, f"file:{test}", min_rating=4)
-    liked = {(u, i) for u, i in cells if 1 + (u + i) % 5 >= 4}
-    assert {(u, i) for u, i, _ in triples(parts.test)} == liked & set(cells[30:])
-    assert len(parts.train) + len(parts.valid) == len(liked & set(cells[:30]))
-
-
 # -- the one level ---------------------------------------------------------------------------------
 
 
@@ -198,11 +171,6 @@ def test_the_scale_of_interactions_has_one_level() -> None:
         Scale((3.0,))
     with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
         load([(1, 2, 1), (1, 3, 1)], scale=[1])
-
-
-def test_rows_of_interactions_have_one_level() -> None:
-    rows = load(PAIRS).rows("item")
-    assert (rows.n_levels, rows.columns.tolist()) == (1, [0, 1, 0, 2])
 
 
 def test_a_summary_counts_weights() -> None:

@@ -80,15 +80,6 @@ def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> N
     assert back.users.ctypes.data % 4 == 0  # aligned, so kernels may read it as it is
 
 
-def test_any_safetensors_reader_opens_the_file(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
-    tiny().save(tmp_path / "r")
-    arrays = load_file(tmp_path / "r")
-    assert arrays["levels"].tolist() == [4, 0, 2]
-    assert arrays["item_ids.starts"].tolist() == [0, 1, 7]
-
-
 # -- damage ------------------------------------------------------------------------------------
 
 

@@ -41,10 +41,6 @@ def test_threads_that_ask_at_once_get_one_value() -> None:
         assert thing.runs == 1
 
 
-def test_each_object_has_its_own() -> None:
-    assert Thing().half is not Thing().half
-
-
 class Source(Memo):
     """Something that values are computed from."""
 

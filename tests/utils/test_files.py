@@ -44,12 +44,6 @@ def test_a_failure_inside_leaves_the_old_file(error: type[BaseException], tmp_pa
     assert names(tmp_path) == ["f"]
 
 
-def test_a_failure_inside_leaves_no_file_where_there_was_none(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="on purpose"):
-        fail_inside(tmp_path / "f", RuntimeError)
-    assert names(tmp_path) == []
-
-
 def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write_text(path, "old")
@@ -59,14 +53,6 @@ def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> 
         assert path.read_text() == "old"
         assert reader.read() == "old"
     assert path.read_text() == "new"
-
-
-def test_a_failed_rename_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "taken"
-    (folder / "inside").mkdir(parents=True)
-    with pytest.raises(OSError, match=r"taken"):
-        write_text(folder, "a file cannot replace a folder")
-    assert names(tmp_path) == ["taken"]
 
 
 def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:

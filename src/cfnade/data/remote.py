@@ -52,9 +52,6 @@ _HIDDEN = "***"
 
 INPUT_MARK = ".kept"
 """Marks a folder of the cache that may be removed, unlike that of a download."""
-_INPUT = "standard-input"
-_QUERY_RESULT = "query-result"
-_BLOCK = 1 << 20
 _PIPE_ADVICE = "send ratings into it, as in: cat ratings.csv | cfnade data info -"
 _BY_HAND = "check the address and the network, or download the file and give its path"
 
@@ -83,8 +80,7 @@ def redact_url(data: str) -> str:
 
 
 def _redact_parameter(parameter: re.Match[str]) -> str:
-    name = unquote(parameter[1])
-    words = {word.lower() for word in (*_NAME_PARTS.findall(name), *re.split(r"[\W_]+", name))}
+    words = {word.lower() for word in _NAME_PARTS.findall(unquote(parameter[1]))}
     return f"{parameter[1]}={_HIDDEN}" if words & _SECRETS else parameter[0]
 
 
@@ -116,7 +112,11 @@ def resolve(data: str | Path, query: str | None = None) -> Path:
         return _save_standard_input()
     path = Path(data).expanduser()
     if not path.exists() and path.absolute().is_relative_to(_folder()):
-        raise _no_longer_stored(path)
+        raise DataError(
+            f"{path}: this data came from a URL, a pipe or a database and is no longer in the "
+            f"cache, which keeps the newest {KEPT_INPUTS} inputs; give the data again (of a pipe: "
+            "send the same ratings through `cfnade data info -`)"
+        )
     return path
 
 
@@ -176,7 +176,7 @@ def _save_query_result(url: str, query: str | None) -> Path:
     """Save the rows of a query, for trainings, which are resumed and evaluated later."""
     from cfnade.data.readers.sql import read_query
 
-    path = store_copy(_QUERY_RESULT, read_query(url, query).write_parquet)
+    path = store_copy("query-result", read_query(url, query).write_parquet)
     log.info("%s: rows stored as %s, for --resume and evaluate", redact_url(url), path)
     return path
 
@@ -188,35 +188,21 @@ def _save_standard_input() -> Path:
         raise DataError(f"standard input is no pipe; {_PIPE_ADVICE}")
 
     def copy(file: IO[bytes]) -> None:
-        shutil.copyfileobj(stream.buffer, file, _BLOCK)
+        shutil.copyfileobj(stream.buffer, file)
         if file.tell() == 0:
             raise DataError(f"standard input is empty; {_PIPE_ADVICE}")
 
-    path = store_copy(_INPUT, copy)
+    path = store_copy("standard-input", copy)
     log.info("standard input: stored as %s, where later commands find it", path)
     return path
 
 
 def _remove_oldest() -> None:
-    def last_use(mark: Path) -> float:
-        try:
-            return mark.stat().st_mtime
-        except OSError:
-            return 0.0  # another process has just removed it
-
-    for mark in sorted(_folder().glob(f"*/{INPUT_MARK}"), key=last_use)[:-KEPT_INPUTS]:
-        log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
-        shutil.rmtree(mark.parent, ignore_errors=True)
-
-
-def _no_longer_stored(path: Path) -> DataError:
-    advice = "give the data again"
-    if path.name == _INPUT:
-        advice += ", or bring it back: send the same ratings through `cfnade data info -`"
-    return DataError(
-        f"{path}: this data came from a URL, a pipe or a database and is no longer in the cache, "
-        f"which keeps the newest {KEPT_INPUTS} inputs; {advice}"
-    )
+    with suppress(FileNotFoundError):  # another process may remove them at the same time
+        marks = sorted(_folder().glob(f"*/{INPUT_MARK}"), key=lambda mark: mark.stat().st_mtime)
+        for mark in marks[:-KEPT_INPUTS]:
+            log.info("%s: removed; the cache keeps the newest %d inputs", mark.parent, KEPT_INPUTS)
+            shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def _folder() -> Path:
@@ -255,19 +241,21 @@ def _download(url: str) -> Path:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         retrieve(url, path, timeout=SECONDS)
-    except Exception as error:  # requests, urllib3 and the operating system each have their own
-        _discard(path)
-        raise DataError(f"{redacted}: {_explain_download(error)}") from None  # it may hold secrets
-    with path.open("rb") as file:
-        start = file.read(1 << 10)
-    if not start or start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
-        _discard(path)
-        if start:
+        with path.open("rb") as file:
+            start = file.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not start:
+            raise DataError(f"is empty; {_BY_HAND}")
+        if start.startswith(b"<"):
             raise DataError(
-                f"{redacted}: is a web page, not a file of ratings; give the address that the "
-                "download itself has"
+                "is a web page, not a file of ratings; give the address that the download itself "
+                "has"
             )
-        raise DataError(f"{redacted}: is empty; {_BY_HAND}")
+    except Exception as error:  # requests, urllib3 and the operating system each have their own
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
+        reason = str(error) if isinstance(error, DataError) else _explain_download(error)
+        raise DataError(f"{redacted}: {reason}") from None  # the cause may hold secrets
     size = path.stat().st_size
     log.info("%s: %s bytes, stored as %s until you delete it", redacted, f"{size:,}", path)
     return path
@@ -278,20 +266,13 @@ def retrieve(url: str, path: Path, *, timeout: float, known_hash: str | None = N
     import pooch
 
     pooch.get_logger().setLevel(logging.WARNING)  # its messages hold the whole URL
-    progress = ProgressBar(path.name)
     pooch.retrieve(
         url,
         known_hash=known_hash,
         path=path.parent,
         fname=path.name,
-        downloader=pooch.HTTPDownloader(progressbar=progress, timeout=timeout),
+        downloader=pooch.HTTPDownloader(progressbar=_ProgressBar(path.name), timeout=timeout),
     )
-
-
-def _discard(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
 
 
 def _explain_download(error: Exception) -> str:
@@ -308,36 +289,27 @@ def _explain_download(error: Exception) -> str:
             f"the server answers {code} ({reason}); {remedy}, or download the file and give its "
             "path"
         )
-    if isinstance(error, requests.Timeout):
-        return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
-    chain: list[BaseException] = [error]
-    for cause in chain:  # grows while it is read
-        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
-        new = (more for more in inner if isinstance(more, BaseException))
-        chain += [more for more in new if all(more is not listed for listed in chain)]
-    kinds = {type(cause).__name__ for cause in chain}
-    if kinds & {"IncompleteRead", "ProtocolError", "ChunkedEncodingError"}:
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the download broke off before its end; try again"
-    if "ReadTimeoutError" in kinds or "timeout" in kinds:
+    if isinstance(error, requests.Timeout) or "timed out" in str(error):
         return f"the server said nothing for {SECONDS:g} s; {_BY_HAND}"
-    reasons = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror]
-    return f"cannot be downloaded ({reasons[-1] if reasons else type(error).__name__}); {_BY_HAND}"
+    system_error = re.search(r"\[Errno -?\d+\] ([\w ]+)", str(error))
+    reason = system_error[1] if system_error else type(error).__name__
+    return f"cannot be downloaded ({reason}); {_BY_HAND}"
 
 
-class ProgressBar:
+class _ProgressBar:
     """Progress of a download on standard error, if that is a terminal; as pooch calls it."""
 
     def __init__(self, name: str) -> None:
-        from rich import progress
         from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
         console = Console(stderr=True)
-        self.total = 0
-        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
-        self._progress = progress.Progress(
-            progress.TextColumn(name), *columns, console=console, disable=not console.is_terminal
-        )
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self._progress = Progress(name, *columns, console=console, disable=not console.is_terminal)
         self._task = self._progress.add_task(name, total=None)
+        self.total = 0
 
     def update(self, amount: int) -> None:
         self._progress.start()

@@ -99,7 +99,7 @@ def model_fields(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     network = [field.name for field in fields(CFNADEConfig) if field.name not in _SIZES]
     valid: dict[str, type] = dict.fromkeys(network, CFNADEConfig)
     valid |= {field.name: _ComponentFields for field in fields(_ComponentFields)}
-    checked = {}
+    checked: dict[str, Any] = {}
     with _located(where):
         for name, value in values.items():
             if name not in valid:
@@ -121,8 +121,9 @@ def _located(where: str) -> Iterator[None]:
     try:
         yield
     except (ModelError, TrainingError) as error:
-        attributes = {"field": error.field, "value": error.value, "reason": error.reason}
-        raise TrainingError(f"{where}: {error}", **attributes) from error
+        raise TrainingError(
+            f"{where}: {error}", field=error.field, value=error.value, reason=error.reason
+        ) from error
 
 
 # -- sides ----------------------------------------------------------------------------------------

@@ -69,5 +69,5 @@ class Memo:
             value: T = values[0]
             return value
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Any:
         return {k: v for k, v in self.__dict__.items() if k not in ("_memo_lock", "_memo_entries")}

@@ -63,7 +63,8 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
         inherited = getattr(cls, "__post_init__", None)
 
         def check_fields(self: Any) -> None:
-            for name, rule in _field_rules(type(self)).items():
+            derived: Any = type(self)
+            for name, rule in _field_rules(derived).items():
                 value = rule.check(name, getattr(self, name), error, noun)
                 object.__setattr__(self, name, value)  # the instance is frozen
             if inherited is not None:
