@@ -62,11 +62,11 @@ def test_an_item_is_registered_once_and_its_title_can_change(store: EventStore) 
 
     from cfnade.online.event_store import ITEMS
 
-    assert not store.has_item("new")
+    assert store.item_titles(["new"]) == {}
     store.register_item("new")
     store.register_item("new", "A title", ["Drama", "Crime"])
     store.register_item("new", "Another title")
-    assert store.has_item("new")
+    assert store.item_titles(["new", "other"]) == {"new": "Another title"}
     with store.read() as connection:
         rows = [tuple(row) for row in connection.execute(select(ITEMS))]
     assert rows == [("new", "Another title", "Drama|Crime")]

@@ -250,6 +250,8 @@ def test_an_unknown_item_is_rated_once_it_is_registered(client: TestClient) -> N
     assert registered.json() == {"item": "a new film", "in_model": False, **item}
     rating = client.put(path, json={"rating": 5}).json()
     assert (rating["item"], rating["in_model"], rating["changed"]) == ("a new film", False, True)
+    (stored,) = client.get("/users/anna/ratings").json()["ratings"]
+    assert rating["title"] == stored["title"] == item["title"]
     listed = client.get("/users/anna/recommendations", params={"n": 40}).json()["items"]
     assert "a new film" not in [line["item"] for line in listed]  # the model does not know it yet
 

@@ -13,9 +13,9 @@ from tests.server.given import Asking, history, rated
 import cfnade
 
 ROOT = str(Path(cfnade.__file__).parent)
-MAX_SERVER = 12, 45
+MAX_SERVER = 9, 30
 """Modules and functions of the service that are entered for a list of a new user."""
-MAX_ALL = 40, 170
+MAX_ALL = 40, 156
 """The same with inference, components and kernels."""
 
 

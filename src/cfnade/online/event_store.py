@@ -215,6 +215,7 @@ class EventStore(Database):
         A salted digest of the id and the time stay, so that importing an older file does not
         restore the user. Nothing is noted of an id without events: it may be mistyped.
         """
+        validate_id(user_id, "user")
         with self.write() as connection:
             of_user = EVENTS.c.user_id == user_id
             ids = select(EVENTS.c.id).where(of_user)
@@ -261,10 +262,13 @@ class EventStore(Database):
                 rows[user].append(row)
         return [_current(rows[user], before) for user, before in events]
 
-    def has_item(self, item_id: str) -> bool:
-        """Return whether an item is registered."""
+    def item_titles(self, item_ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the titles of the registered ones among these items."""
+        if not item_ids:
+            return {}
+        query = select(ITEMS.c.item_id, ITEMS.c.title).where(ITEMS.c.item_id.in_(item_ids))
         with self.read() as connection:
-            return connection.execute(_select_item(item_id)).first() is not None
+            return dict(connection.execute(query).tuples().all())
 
     def has_ratings(self) -> bool:
         """Return whether any event is a rating."""

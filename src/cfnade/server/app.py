@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +75,13 @@ def create_app(registry: ModelRegistry, settings: ServerSettings) -> FastAPI:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: ServerSettings = app.state.settings
-    async with app.state.registry.watch(settings.watch):
-        if app.state.user_ratings is None:
-            yield
-        else:
-            async with app.state.user_ratings.closing():
-                yield
-    app.state.pool.close()
+    state = app.state
+    async with AsyncExitStack() as stack:
+        stack.callback(state.pool.close)
+        if state.user_ratings is not None:
+            await stack.enter_async_context(state.user_ratings.closing())
+        await stack.enter_async_context(state.registry.watch(state.settings.watch))
+        yield
 
 
 def _include_routers(app: FastAPI, routers: list[APIRouter], *, keyed: bool) -> None:

@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
-from starlette.types import Scope
 
 from cfnade.exceptions import CfnadeError
 from cfnade.server.errors import ApiError
@@ -27,7 +26,7 @@ _MIN_KEY_LENGTH = 16
 LEEWAY_SECONDS = 30
 """By how much the clocks of machines that share a key may differ."""
 
-# These describe the headers in the schema; `current_principal` reads them, as bytes.
+# These describe the headers in the schema; `Authenticator.authenticate` reads them, as bytes.
 SECURITY_SCHEMES = [
     Security(APIKeyHeader(name="X-API-Key", scheme_name="header", auto_error=False)),
     Security(HTTPBearer(scheme_name="bearer", auto_error=False)),
@@ -44,7 +43,7 @@ class Authenticator:
     """Compares keys, and signs and reads tokens."""
 
     def __init__(self, key: str) -> None:
-        self._digest = _digest(key.encode())
+        self._digest = hashlib.sha256(key.encode()).digest()
         self._secret = hmac.new(key.encode(), _SECRET, hashlib.sha256).digest()
 
     def issue_token(self, user_id: str, seconds: int) -> str:
@@ -55,16 +54,22 @@ class Authenticator:
         claims = {"sub": user_id, "aud": _AUDIENCE, "iat": now, "exp": now + seconds}
         return jwt.encode(claims, self._secret, _ALGORITHM)
 
-    def authenticate(self, scope: Scope) -> Principal:
-        """Return who sent a request; 401 unless it carries the key or a valid token."""
-        keys, tokens = _credentials(scope)
+    def authenticate(self, headers: list[tuple[bytes, bytes]]) -> Principal:
+        """Return the author of a request; 401 unless it carries the key or a valid token."""
+        keys = [value for name, value in headers if name == b"x-api-key"]
+        tokens = [
+            value[7:].strip()
+            for name, value in headers
+            if name == b"authorization" and value[:7].lower() == b"bearer "
+        ]
         # Digests of equal length, compared in constant time: neither the time nor the length of a
         # comparison depends on the key.
-        matches = [hmac.compare_digest(_digest(key), self._digest) for key in keys]
+        digests = [hashlib.sha256(key).digest() for key in [*keys, *tokens]]
+        matches = [hmac.compare_digest(digest, self._digest) for digest in digests]
         if any(matches):
             return Principal(None)
         for token in tokens:
-            if (user_id := self.token_user(token)) is not None:
+            if (user_id := self._token_user(token.decode("latin-1"))) is not None:
                 return Principal(user_id)
         raise ApiError(
             401,
@@ -72,7 +77,7 @@ class Authenticator:
             headers={"WWW-Authenticate": "Bearer"},
         )
 
-    def token_user(self, token: str) -> str | None:
+    def _token_user(self, token: str) -> str | None:
         """Return the user of a token; None if it is invalid or has expired."""
         import jwt
 
@@ -90,29 +95,15 @@ class Authenticator:
         return str(claims["sub"])
 
 
-def _credentials(scope: Scope) -> tuple[list[bytes], list[str]]:
-    """Return what may be the key, and what may be a token."""
-    keys, tokens = [], []
-    for name, value in scope["headers"]:
-        if name == b"x-api-key":
-            keys.append(value)
-        elif name == b"authorization" and value[:7].lower() == b"bearer ":
-            keys.append(value[7:].strip())
-            tokens.append(value[7:].strip().decode("latin-1"))
-    return keys, tokens
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
-
-
 # -- dependencies --------------------------------------------------------------------------------
 
 
 async def current_principal(request: Request) -> Principal:
-    """Return who sent the request: 401 without a valid key or token where a key is set."""
+    """Return the author of a request: 401 without a valid key or token where a key is set."""
     authenticator: Authenticator | None = request.app.state.authenticator
-    return Principal(None) if authenticator is None else authenticator.authenticate(request.scope)
+    if authenticator is None:
+        return Principal(None)
+    return authenticator.authenticate(request.scope["headers"])
 
 
 CurrentPrincipal = Annotated[Principal, Depends(current_principal)]
@@ -136,12 +127,10 @@ async def require_user(user_id: UserId, principal: CurrentPrincipal) -> str:
     return user_id
 
 
-def require_own_data(principal: Principal, fields: dict[str, object]) -> None:
+def require_own_data(principal: Principal, **fields: object) -> None:
     """Refuse fields that refer to other users in requests with a user's token."""
-    if principal.user_id is None:
-        return
     for name, value in fields.items():
-        if value is not None:
+        if value is not None and principal.user_id is not None:
             raise ApiError(
                 403,
                 f"{name}: a user's token may not refer to other users; give ratings, or use "
@@ -153,12 +142,14 @@ def require_own_data(principal: Principal, fields: dict[str, object]) -> None:
 def key_from_environment() -> str | None:
     """Return the service key, if one is set; an empty or a short one is an error."""
     key = os.environ.get(KEY_VARIABLE)
-    if key is not None and not key.strip():
+    if key is None:
+        return None
+    if not key.strip():
         raise CfnadeError(
             f"{KEY_VARIABLE} is set but empty, so anybody could ask; give it a value, or unset it "
             "to serve without a key"
         )
-    if key is not None and len(key) < _MIN_KEY_LENGTH:
+    if len(key) < _MIN_KEY_LENGTH:
         raise CfnadeError(
             f"{KEY_VARIABLE} has {len(key)} characters, which can be guessed; give it at least "
             f"{_MIN_KEY_LENGTH} random ones, such as those of: openssl rand -hex 16"

@@ -17,7 +17,7 @@ import h11
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cfnade.server.errors import problem_body
+from cfnade.server.errors import ApiError, problem_response
 from cfnade.server.middleware import HEADERS
 from cfnade.server.settings import Limits
 
@@ -43,8 +43,7 @@ class Connection(H11Protocol):
 
     def __init__(self, config: LimitedConfig, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
-        self._config = config
-        self.limits = config.limits
+        self._config, self.limits = config, config.limits
         self._deadline: asyncio.TimerHandle | None = None
         self._waiting_since = 0.0
 
@@ -52,8 +51,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         # Writing pauses while the kernel has not taken everything, so that an unread answer shows.
         transport.set_write_buffer_limits(high=0)
-        self._waiting_since = self.loop.time()
-        self._update_deadline()
+        self._wait_anew()
         if len(self.connections) > self.limits.connections:
             self._make_room()
 
@@ -62,19 +60,16 @@ class Connection(H11Protocol):
         self._update_deadline()
 
     def on_response_complete(self) -> None:
-        self._waiting_since = self.loop.time()
         super().on_response_complete()
-        self._update_deadline()
+        self._wait_anew()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._waiting_since = self.loop.time()
-        self._update_deadline()
+        self._wait_anew()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._waiting_since = self.loop.time()
-        self._update_deadline()
+        self._wait_anew()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
@@ -88,6 +83,10 @@ class Connection(H11Protocol):
     def _waits_for_client(self) -> bool:
         """Whether the client has to send the rest of a request or to read an answer."""
         return self.flow.write_paused or self._awaits_request() or self.cycle.more_body
+
+    def _wait_anew(self) -> None:
+        self._waiting_since = self.loop.time()
+        self._update_deadline()
 
     def _update_deadline(self) -> None:
         """Set the deadline that the state of the connection asks for.
@@ -118,14 +117,14 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that has waited for its client longest; this one if none waits."""
-        connections = [cast(Connection, each) for each in self.connections]
-        waiting = [each for each in connections if each._waits_for_client()]
-        min(waiting, key=lambda each: each._waiting_since).abort()
+        connections = cast(set[Connection], self.connections)
+        waiting = [peer for peer in connections if peer._waits_for_client()]
+        min(waiting, key=lambda peer: peer._waiting_since).abort()
         now = self.loop.time()
         if now - self._config.warned_at > _WARN_SECONDS:
             self._config.warned_at = now
-            most = self.limits.connections
-            _log.warning("more than %d connections: closing those that wait longest", most)
+            limit = self.limits.connections
+            _log.warning("more than %d connections: closing those that wait longest", limit)
 
     # -- what is not HTTP -------------------------------------------------------------------------
 
@@ -136,16 +135,15 @@ class Connection(H11Protocol):
             "this is not a request of HTTP/1.1, or its headers are longer than "
             f"{self.limits.header_bytes:,} bytes"
         )
-        body = problem_body(400, detail)
-        headers: list[Any] = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        headers += [
-            (b"content-type", b"application/problem+json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
+        error = ApiError(400, detail, headers=HEADERS | {"connection": "close"})
+        response = problem_response(error)
+        events: list[h11.Event] = [
+            h11.Response(status_code=400, headers=response.raw_headers),
+            h11.Data(data=bytes(response.body)),
+            h11.EndOfMessage(),
         ]
-        events = [h11.Response(status_code=400, headers=headers), h11.Data(data=body)]
         try:
-            for event in [*events, h11.EndOfMessage()]:
+            for event in events:
                 self.transport.write(self.conn.send(event) or b"")
         except h11.LocalProtocolError:  # an answer to the same request was under way
             pass

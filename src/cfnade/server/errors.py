@@ -60,16 +60,14 @@ class ApiError(HTTPException):
         self.field = field
 
 
-def problem_body(status: int, detail: str, field: str | None = None) -> bytes:
-    """Return the JSON of one problem."""
-    title = http.HTTPStatus(status).phrase
-    content = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return to_json(content if field is None else content | {"field": field})
-
-
 def problem_response(error: ApiError) -> Response:
-    body = problem_body(error.status_code, error.detail, error.field)
-    return Response(body, error.status_code, error.headers, PROBLEM_TYPE)
+    """Return the response of a refusal."""
+    status = error.status_code
+    title = http.HTTPStatus(status).phrase
+    content = {"type": "about:blank", "title": title, "status": status, "detail": error.detail}
+    if error.field is not None:
+        content["field"] = error.field
+    return Response(to_json(content), status, error.headers, PROBLEM_TYPE)
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -94,30 +92,26 @@ def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, RequestValidationError):
-        return _from_validation(error.errors())
+        return _from_validation(error)
     if isinstance(error, StarletteHTTPException):
         detail = _ROUTER_DETAILS.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, detail, headers=error.headers)
     return ApiError(422, str(error), field=getattr(error, "field", None))
 
 
-# -- input that does not fit the schema ----------------------------------------------------------
-
-
-def _from_validation(errors: Iterable[Mapping[str, Any]]) -> ApiError:
+def _from_validation(error: RequestValidationError) -> ApiError:
     """Return the first few wrong places, each with all that would have been right."""
-    places: dict[str, list[str]] = {}
-    for error in errors:
-        place, message = format_location(error["loc"]), _message(error)
-        messages = places.setdefault(place, [])
-        if message not in messages:
-            messages.append(message)
+    messages: dict[str, dict[str, None]] = {}  # by place, in order and without repetition
+    for line in error.errors():
+        text = str(line["msg"]).removeprefix("Value error, ")
+        place = format_location(line["loc"])
+        messages.setdefault(place, {})[text[:1].lower() + text[1:]] = None
     lines = [
-        f"{place or 'the request'}: {', or '.join(messages)}" for place, messages in places.items()
+        f"{place or 'the request'}: {', or '.join(texts)}" for place, texts in messages.items()
     ]
     more = f"; and {len(lines) - _MAX_ERRORS} more" if len(lines) > _MAX_ERRORS else ""
-    first = next(iter(places), "")
-    return ApiError(422, "; ".join(lines[:_MAX_ERRORS]) + more, field=first or None)
+    detail = "; ".join(lines[:_MAX_ERRORS]) + more
+    return ApiError(422, detail, field=next(iter(messages)) or None)
 
 
 def format_location(location: Iterable[str | int]) -> str:
@@ -129,8 +123,3 @@ def format_location(location: Iterable[str | int]) -> str:
         elif part not in _UNION_MEMBERS and not re.search(r"[-\[]", part):
             text += "." * bool(text) + part[:40]
     return text
-
-
-def _message(error: Mapping[str, Any]) -> str:
-    text = str(error["msg"]).removeprefix("Value error, ")
-    return text[:1].lower() + text[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -79,10 +79,15 @@ class ModelCollector:
     def collect(self) -> Iterator[Metric]:
         if self._models.ready:
             model, now = self._models.current(), time.time()
-            since_saved, since_loaded = now - model.saved_at, now - model.loaded_at.timestamp()
-            yield _gauge("model_age_seconds", "Seconds since the model was saved.", since_saved)
-            yield _gauge(
-                "model_loaded_seconds", "Seconds since this process loaded it.", since_loaded
+            yield GaugeMetricFamily(
+                "cfnade_model_age_seconds",
+                "Seconds since the model was saved.",
+                max(now - model.saved_at, 0.0),
+            )
+            yield GaugeMetricFamily(
+                "cfnade_model_loaded_seconds",
+                "Seconds since this process loaded it.",
+                max(now - model.loaded_at.timestamp(), 0.0),
             )
             info = GaugeMetricFamily(
                 "cfnade_model_info", "1 for the model that is served.", labels=["fingerprint"]
@@ -104,21 +109,22 @@ class StoreCollector:
         self._user_ratings = user_ratings
 
     def collect(self) -> Iterator[Metric]:
-        figures: dict[str, tuple[str, Callable[[], float | None]]] = {
-            "store_events": ("Events in the store.", self._user_ratings.event_count),
-            "online_rmse": (
+        gauges = [
+            ("store_events", "Events in the store.", self._user_ratings.event_count),
+            (
+                "online_rmse",
                 "Error of the predictions that were logged before the most recent ratings.",
                 self._user_ratings.online_rmse,
             ),
-        }
-        for name, (description, read) in figures.items():
+        ]
+        for name, description, read in gauges:
             try:
                 value = read()
             except Exception:  # a store that is away must not hide the other metrics
                 _log.exception("cfnade_%s cannot be read", name)
             else:
                 if value is not None:
-                    yield _gauge(name, description, value)
+                    yield GaugeMetricFamily(f"cfnade_{name}", description, value)
         requests = CounterMetricFamily(
             "cfnade_user_requests",
             "Requests of users, by whether this process's model was trained on them.",
@@ -127,9 +133,3 @@ class StoreCollector:
         for in_model, count in self._user_ratings.requests.items():
             requests.add_metric([str(in_model).lower()], count)
         yield requests
-
-
-def _gauge(name: str, description: str, value: float) -> Metric:
-    family = GaugeMetricFamily(f"cfnade_{name}", description)
-    family.add_metric([], max(value, 0.0))
-    return family

@@ -104,8 +104,24 @@ class RequestLogMiddleware:
             seconds, path = time.perf_counter() - start, route_template(scope)
             self.metrics.count(scope["method"], path, status, seconds)
             if self.log_format is not None:
-                line = format_line(scope, path, status, size, seconds, self.log_format)
-                _access_log.info("%s", line)
+                self._log(scope, path, status, size, seconds)
+
+    def _log(self, scope: Scope, path: str, status: int, size: int, seconds: float) -> None:
+        fields = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "client": (scope.get("client") or ("-",))[0],
+            "method": scope["method"],
+            "path": path,
+            "status": status,
+            "bytes": size,
+            "ms": round(1000 * seconds, 1),
+        }
+        if self.log_format == "json":
+            _access_log.info("%s", json.dumps(fields))
+            return
+        request = json.dumps(f"{fields['method']} {path}")  # escapes line ends
+        line = f"{fields['time']} {fields['client']} {request} {status} {size} {fields['ms']} ms"
+        _access_log.info("%s", line)
 
 
 def route_template(scope: Scope) -> str:
@@ -114,25 +130,6 @@ def route_template(scope: Scope) -> str:
     if path is None:
         return "/page" if scope["path"].startswith("/page/") else "other"
     return str(path).replace(":path}", "}")
-
-
-def format_line(
-    scope: Scope, path: str, status: int, size: int, seconds: float, log_format: LogFormat
-) -> str:
-    """Return one request as one line."""
-    fields = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "client": (scope.get("client") or ("-",))[0],
-        "method": scope["method"],
-        "path": path,
-        "status": status,
-        "bytes": size,
-        "ms": round(1000 * seconds, 1),
-    }
-    if log_format == "json":
-        return json.dumps(fields)
-    request = json.dumps(f"{fields['method']} {path}")  # escapes line ends
-    return f"{fields['time']} {fields['client']} {request} {status} {size} {fields['ms']} ms"
 
 
 class RequestLimitsMiddleware:
@@ -147,78 +144,63 @@ class RequestLimitsMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif error := self._error(scope):
+            return
+        if error := self._error(scope):
             await problem_response(error)(scope, receive, send)
-        else:
-            await self.app(scope, self._limited(receive), send)
-
-    def _error(self, scope: Scope) -> ApiError | None:
-        if has_two_lengths(scope):
-            return ApiError(
-                400,
-                "send Content-Length or Transfer-Encoding, and not both",
-                headers={"Connection": "close"},
-            )
-        if not is_utf8(scope.get("raw_path") or b""):
-            return ApiError(400, "the path is not UTF-8; percent-encode the UTF-8 bytes of ids")
-        # The parser bounds its buffer only; headers that arrive at once get past it.
-        head, body = len(scope["path"]) + len(scope["query_string"]), 0
-        for name, value in scope["headers"]:
-            head += len(name) + len(value) + 4
-            if name == b"content-length" and value.isdigit():
-                body = int(value[:20])
-        if head > self.limits.header_bytes:
-            most = self.limits.header_bytes
-            return ApiError(431, f"address and headers are longer than {most:,} bytes; send fewer")
-        return self._too_long() if body > self.limits.body_bytes else None
-
-    def _limited(self, receive: Receive) -> Receive:
+            return
         deadline = asyncio.get_running_loop().time() + self.limits.body_seconds
-        received, complete = 0, False
+        size, complete = 0, False
 
         async def receive_limited() -> Message:
-            nonlocal received, complete
+            nonlocal size, complete
             if complete:  # what follows is a disconnection, which may take any time
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                most = self.limits.body_seconds
+                seconds = self.limits.body_seconds
                 raise ApiError(
-                    408, f"the body took longer than {most:g} s to arrive; send it again"
+                    408, f"the body took longer than {seconds:g} s to arrive; send it again"
                 ) from None
-            received += len(message.get("body", b""))
-            if received > self.limits.body_bytes:
+            size += len(message.get("body", b""))
+            if size > self.limits.body_bytes:
                 raise self._too_long()
             complete = not message.get("more_body", False)
             return message
 
-        return receive_limited
+        await self.app(scope, receive_limited, send)
+
+    def _error(self, scope: Scope) -> ApiError | None:
+        """Return what is wrong with the address and the headers."""
+        headers = dict(scope["headers"])
+        # A proxy before the service may see the end of the body elsewhere (request smuggling).
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            return ApiError(
+                400,
+                "send Content-Length or Transfer-Encoding, and not both",
+                headers={"Connection": "close"},
+            )
+        try:
+            # The server replaces what is not UTF-8, so that ids of users would become the same.
+            unquote_to_bytes(scope.get("raw_path") or b"").decode()
+        except UnicodeDecodeError:
+            return ApiError(400, "the path is not UTF-8; percent-encode the UTF-8 bytes of ids")
+        # The parser bounds its buffer only; headers that arrive at once get past it.
+        head_bytes = len(scope["path"]) + len(scope["query_string"])
+        head_bytes += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if head_bytes > self.limits.header_bytes:
+            limit = self.limits.header_bytes
+            return ApiError(431, f"address and headers are longer than {limit:,} bytes; send fewer")
+        declared = headers.get(b"content-length", b"")
+        is_too_long = declared.isdigit() and int(declared[:20]) > self.limits.body_bytes
+        return self._too_long() if is_too_long else None
 
     def _too_long(self) -> ApiError:
-        most = self.limits.body_bytes
+        limit = self.limits.body_bytes
         return ApiError(
-            413, f"the body is longer than {most:,} bytes; send fewer ratings or items at a time"
+            413, f"the body is longer than {limit:,} bytes; send fewer ratings or items at a time"
         )
-
-
-def has_two_lengths(scope: Scope) -> bool:
-    """Whether a proxy before the service may see the body's end elsewhere (request smuggling)."""
-    names = {name for name, _ in scope["headers"]}
-    return {b"content-length", b"transfer-encoding"} <= names
-
-
-def is_utf8(raw_path: bytes) -> bool:
-    """Whether a percent-encoded path is UTF-8.
-
-    The server replaces what is not, so that different ids of users would become the same one.
-    """
-    try:
-        unquote_to_bytes(raw_path).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # -- names of the service ------------------------------------------------------------------------
@@ -233,7 +215,8 @@ def host_names(host: str, more: Collection[str]) -> frozenset[str] | None:
     """Return the names of a service that listens on a host, and those given; None for any."""
     if ANY in more:
         return None
-    return frozenset(map(_normalized, ["localhost", socket.gethostname(), host, *more]))
+    names = ["localhost", socket.gethostname(), host, *more]
+    return frozenset(name.lower().removesuffix(".") for name in names)
 
 
 def validate_host(text: str) -> str:
@@ -253,26 +236,21 @@ class TrustedHostMiddleware:
         self.app, self.names = app, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            hosts = [value for name, value in scope["headers"] if name == b"host"]
-            # Browsers always send one, and the parser requires it of HTTP/1.1.
-            if not all(self._is_trusted(value.decode("latin-1")) for value in hosts):
-                error = ApiError(
-                    421,
-                    "this service does not go by the name in Host; if it should, start it with "
-                    "--allow-host NAME",
-                )
-                await problem_response(error)(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+        # Browsers always send one, and the parser requires it of HTTP/1.1.
+        hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
+        if all(self._is_trusted(host.decode("latin-1")) for host in hosts):
+            await self.app(scope, receive, send)
+            return
+        error = ApiError(
+            421,
+            "this service does not go by the name in Host; if it should, start it with "
+            "--allow-host NAME",
+        )
+        await problem_response(error)(scope, receive, send)
 
     def _is_trusted(self, host: str) -> bool:
-        name = _normalized(re.sub(r":\d*$", "", host))
+        name = re.sub(r":\d*$", "", host).lower().removesuffix(".")
         return name in self.names or _is_address(name)
-
-
-def _normalized(name: str) -> str:
-    return name.lower().removesuffix(".")
 
 
 def _is_address(name: str) -> bool:

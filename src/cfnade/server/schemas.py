@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, Self
+import ast
+import dataclasses
+import inspect
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NotRequired, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model, model_validator
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from cfnade.inference.ranking_options import RankBy
+from cfnade.inference.ranking_options import RankBy, RankingOptions
 from cfnade.server.settings import (
     MAX_GENRES,
     MAX_ITEMS,
@@ -25,6 +29,13 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Id = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | Text
 ItemPath = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+# Lists fail fast, so that the errors of a body do not grow with it.
+Ids = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
+Genre = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"^[^|]+$")]
+Decades = Annotated[
+    list[Annotated[int, Field(ge=0, le=9990, multiple_of=10)]],
+    Field(min_length=1, max_length=MAX_GENRES, fail_fast=True),
+]
 
 _EXAMPLE: list[JsonValue] = [
     {"title": "Alien (1979)", "rating": 5},
@@ -33,16 +44,16 @@ _EXAMPLE: list[JsonValue] = [
 _USER_FIELDS = ("user_id", "ratings", "interactions")
 
 
-def _schema_extra(*one_of: str, **example: JsonValue) -> dict[str, JsonValue]:
-    """Return an example, and the fields of which exactly one is needed, for the schema."""
+def _example(*one_of: str, **example: JsonValue) -> ConfigDict:
+    """Return the config of an example, and of fields of which exactly one is needed."""
     extra: dict[str, JsonValue] = {"examples": [example]} if example else {}
     if one_of:
         extra["oneOf"] = [{"required": [name]} for name in one_of]
-    return extra
+    return ConfigDict(json_schema_extra=extra)
 
 
 class RequestModel(BaseModel):
-    """A body. Its lists fail fast, so that the errors of a body do not grow with it."""
+    """A body."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -58,7 +69,7 @@ class RatingEntry(TypedDict):
 
     # A dictionary and no object: a history of hundreds is read in half the time.
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
-        extra="forbid", strict=True, json_schema_extra=_schema_extra("item", "title")
+        **_example("item", "title"), extra="forbid", strict=True
     )
 
     item: NotRequired[Id]
@@ -96,21 +107,15 @@ class UserQuery(RequestModel):
 
     @model_validator(mode="after")
     def _check_user(self) -> Self:
-        if sum(getattr(self, name) is not None for name in _USER_FIELDS) != 1:
+        if [self.user_id, self.ratings, self.interactions].count(None) != 2:
             raise ValueError("give exactly one of user_id, ratings and interactions")
         return self
 
 
 class PredictionRequest(UserQuery):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(
-            *_USER_FIELDS, ratings=_EXAMPLE, items=["Blade Runner (1982)"]
-        )
-    )
+    model_config = _example(*_USER_FIELDS, ratings=_EXAMPLE, items=["Blade Runner (1982)"])
 
-    items: list[Id] = Field(
-        min_length=1, max_length=MAX_ITEMS, fail_fast=True, description="Ids or titles."
-    )
+    items: Ids = Field(min_length=1, description="Ids or titles.")
     new_items: list[NewItem] = Field(
         [],
         max_length=MAX_NEW_ITEMS,
@@ -122,78 +127,56 @@ class PredictionRequest(UserQuery):
     )
 
 
-def _items_field(description: str, *, min_length: int = 0) -> Any:
-    return Field(
-        None,
-        min_length=min_length,
-        max_length=MAX_ITEMS,
-        fail_fast=True,
-        description=f"{description}: ids or titles.",
-    )
-
-
-class RankingFields(BaseModel):
-    """Options of a ranking."""
-
-    n: int = Field(20, ge=1, le=MAX_N)
-    rank_by: RankBy | None = Field(
-        None, description="The criterion; null: the first that GET /model names."
-    )
-    balance: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None,
-        description="For interaction: 0 ranks by the probability of an interaction, 1 by that of "
-        "a rating of at least the threshold, 0.5 by both.",
-    )
-    personalization: Annotated[float, Field(ge=0, le=10)] | None = Field(
-        None,
-        description="For prediction: the weight of the difference between your prediction and "
-        "the average of all users; 1 is the prediction.",
-    )
-    threshold: Number | None = Field(
-        None, description="For threshold and interaction: a rating from here on is liked."
-    )
-    exclude_seen: bool = True
-    min_ratings: Annotated[int, Field(ge=0, le=2**31)] | None = Field(
-        None, description="Hide items with fewer training ratings; null: the model's own rule."
-    )
-    candidate_items: list[Id] | None = _items_field("Rank these items only", min_length=1)
-    exclude_items: list[Id] | None = _items_field("Never recommend these items")
-    genres: list[Text] | None = Field(
-        None,
-        min_length=1,
-        max_length=MAX_GENRES,
-        fail_fast=True,
-        description="Items of any of these genres.",
-    )
-    decades: list[Annotated[int, Field(ge=0, le=9990, multiple_of=10)]] | None = Field(
-        None,
-        min_length=1,
-        max_length=MAX_GENRES,
-        fail_fast=True,
-        description="Items whose title has a year of any of these decades, such as 1990.",
-    )
-    diversity: float = Field(0.0, ge=0, le=1, description="How different the items should be.")
-    popularity_penalty: float = Field(
-        0.0, ge=0, le=1, description="How much to favor rare items in rankings by interaction."
-    )
-
-
-class RecommendationRequest(UserQuery, RankingFields):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(
-            *_USER_FIELDS, ratings=_EXAMPLE, n=20, genres=["Horror", "Sci-Fi"]
+def _ranking_fields() -> dict[str, Any]:
+    """Return the fields of RankingOptions, with the limits of a request."""
+    hints = get_type_hints(RankingOptions, include_extras=True)
+    limited = hints | {
+        "threshold": Number | None,
+        "min_ratings": Annotated[int, Field(ge=0, le=2**31)] | None,
+        "candidate_items": Annotated[Ids, Field(min_length=1)] | None,
+        "exclude_items": Ids | None,
+        "genres": Annotated[list[Text], Field(min_length=1, max_length=MAX_GENRES, fail_fast=True)]
+        | None,
+    }
+    (definition,) = ast.parse(inspect.getsource(RankingOptions)).body
+    assert isinstance(definition, ast.ClassDef)
+    descriptions = {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if isinstance(text.value.value, str)
+    }
+    fields: dict[str, Any] = {
+        field.name: (
+            limited[field.name],
+            Field(field.default, description=descriptions[field.name]),
         )
-    )
+        for field in dataclasses.fields(RankingOptions)
+    }
+    return fields | {
+        "n": (int, Field(20, ge=1, le=MAX_N)),
+        "decades": (
+            Decades | None,
+            Field(None, description="Items whose title has a year of any of these, such as 1990."),
+        ),
+    }
 
 
-class UserRankingQuery(QueryModel, RankingFields):
+RankingFields: Any = create_model("RankingFields", **_ranking_fields())
+"""RankingOptions with the limits of a request, and decades."""
+
+
+class RecommendationRequest(UserQuery, RankingFields):  # type: ignore[misc]
+    model_config = _example(*_USER_FIELDS, ratings=_EXAMPLE, n=20, genres=["Horror", "Sci-Fi"])
+
+
+class UserRankingQuery(QueryModel, RankingFields):  # type: ignore[misc]
     """Options of a ranking for a user of the event store."""
 
 
 class ExplanationRequest(UserQuery):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(*_USER_FIELDS, ratings=_EXAMPLE, item="Blade Runner (1982)")
-    )
+    model_config = _example(*_USER_FIELDS, ratings=_EXAMPLE, item="Blade Runner (1982)")
 
     item: Id = Field(description="Id or title.")
     target: Literal["rating", "interaction"] | None = Field(
@@ -202,12 +185,10 @@ class ExplanationRequest(UserQuery):
 
 
 class ItemsToRateRequest(UserQuery):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(*_USER_FIELDS, ratings=_EXAMPLE, n=10)
-    )
+    model_config = _example(*_USER_FIELDS, ratings=_EXAMPLE, n=10)
 
     n: int = Field(10, ge=1, le=MAX_ITEMS_TO_RATE)
-    exclude_items: list[Id] | None = _items_field("Never suggest these items")
+    exclude_items: Ids | None = Field(None, description="Ids or titles not to suggest.")
 
 
 class TitleEntry(RequestModel):
@@ -216,9 +197,7 @@ class TitleEntry(RequestModel):
 
 
 class MatchRequest(RequestModel):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(items=[{"title": "The Matrix", "year": 1999}])
-    )
+    model_config = _example(items=[{"title": "The Matrix", "year": 1999}])
 
     items: list[TitleEntry] = Field(max_length=MAX_ITEMS, fail_fast=True)
 
@@ -233,18 +212,14 @@ class SimilarItemsQuery(QueryModel):
 
 
 class ItemRequest(RequestModel):
-    model_config = ConfigDict(
-        json_schema_extra=_schema_extra(title="Alien: Romulus (2024)", genres=["Horror"])
-    )
+    model_config = _example(title="Alien: Romulus (2024)", genres=["Horror"])
 
     title: Text | None = None
-    genres: list[Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"^[^|]+$")]] = (
-        Field([], max_length=MAX_GENRES, fail_fast=True)
-    )
+    genres: list[Genre] = Field([], max_length=MAX_GENRES, fail_fast=True)
 
 
 class StoredRatingRequest(RequestModel):
-    model_config = ConfigDict(json_schema_extra=_schema_extra(rating=4))
+    model_config = _example(rating=4)
 
     rating: Number | None = Field(
         None, description="On the model's scale; left out for a model without ratings."
@@ -252,13 +227,13 @@ class StoredRatingRequest(RequestModel):
 
 
 class StoredRatingsRequest(RequestModel):
-    model_config = ConfigDict(json_schema_extra=_schema_extra(ratings=_EXAMPLE))
+    model_config = _example(ratings=_EXAMPLE)
 
     ratings: list[RatingEntry] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
 
 
 class TokenRequest(RequestModel):
-    model_config = ConfigDict(json_schema_extra=_schema_extra(expires_in=900))
+    model_config = _example(expires_in=900)
 
     expires_in: int = Field(900, ge=1, le=MAX_TOKEN_SECONDS, description="Seconds.")
 
@@ -271,16 +246,20 @@ class Item(BaseModel):
     title: str | None
 
 
-UnknownItems = Annotated[
-    list[int | str], Field(description="Items of the request that the model does not know.")
-]
-Ignored = Annotated[
-    list[RatingEntry | int | str],
-    Field(description="Ratings or interactions with items that the model does not know."),
-]
+class CatalogItem(Item):
+    n_item_ratings: int = Field(description="Training ratings of the item.")
 
 
-class Prediction(Item):
+class GivenItems(BaseModel):
+    """What a request names that the model does not know."""
+
+    unknown_items: list[int | str]
+    ignored: list[RatingEntry | int | str] = Field(
+        description="Ratings or interactions with items that the model does not know."
+    )
+
+
+class Prediction(CatalogItem):
     prediction: float
     std: float
     median: float
@@ -289,16 +268,13 @@ class Prediction(Item):
     baseline: list[float] | None = Field(
         description="The same for all users: how the item was rated; null for a new item."
     )
-    n_item_ratings: int = Field(description="Training ratings of the item.")
 
 
-class PredictionResponse(BaseModel):
+class PredictionResponse(GivenItems):
     predictions: list[Prediction]
-    unknown_items: UnknownItems
-    ignored: Ignored
 
 
-class RecommendedItem(Item):
+class RecommendedItem(CatalogItem):
     """Null stands for what the model does not predict."""
 
     rank: int
@@ -312,24 +288,22 @@ class RecommendedItem(Item):
     interval: tuple[float, float] | None
     probabilities: list[float] | None
     baseline: list[float] | None
-    n_item_ratings: int
     genres: list[str]
 
 
-class RecommendationResponse(BaseModel):
+class Ranking(BaseModel):
     items: list[RecommendedItem]
     n_hidden_items: int = Field(description="Items that min_ratings hides.")
     min_ratings: int
-    unknown_items: UnknownItems
-    ignored: Ignored
 
 
-class UserRecommendationResponse(BaseModel):
-    items: list[RecommendedItem]
-    n_hidden_items: int
-    min_ratings: int
+class RecommendationResponse(Ranking, GivenItems):
+    pass
+
+
+class UserRecommendationResponse(Ranking):
     n_user_ratings: int = Field(description="Stored ratings that the list is computed from.")
-    unknown_items: UnknownItems
+    unknown_items: list[int | str]
 
 
 class RatingContribution(Item):
@@ -357,25 +331,18 @@ class ExplanationResponse(Item):
     contributions: (
         list[RatingContribution] | list[LevelContribution] | list[InteractionContribution]
     ) = Field(description="The strongest first.")
-    ignored: Ignored
+    ignored: list[RatingEntry | int | str]
 
 
-class ItemToRate(Item):
-    n_item_ratings: int
+class ItemToRate(CatalogItem):
     uncertainty_reduction: float | None = Field(
         description="The expected reduction; null: not known, and the most rated come first."
     )
 
 
-class ItemsToRateResponse(BaseModel):
+class ItemsToRateResponse(GivenItems):
     items: list[ItemToRate] = Field(description="The best first; each counts on those before it.")
     uncertainty: float | None = Field(description="About the user; 1 for a user without ratings.")
-    unknown_items: UnknownItems
-    ignored: Ignored
-
-
-class CatalogItem(Item):
-    n_item_ratings: int
 
 
 class ItemSearchResponse(BaseModel):
@@ -480,7 +447,7 @@ class ChangedRatingResponse(StoredRatingResponse):
 
 class ChangedRatingsResponse(BaseModel):
     ratings: list[ChangedRatingResponse]
-    unknown_items: UnknownItems
+    unknown_items: list[int | str]
 
 
 class UserRatingsResponse(BaseModel):

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,14 @@ from cfnade.server.worker_pool import WorkerPool
 T = TypeVar("T")
 _log = logging.getLogger("cfnade.server")
 _READERS = 8
+
+
+class KnownItem(NamedTuple):
+    """An item of the model, or one that is registered in the store."""
+
+    item_id: str
+    """As the store writes it."""
+    title: str | None
 
 
 class UserRatings:
@@ -67,8 +75,6 @@ class UserRatings:
 
     async def ratings(self, model: LoadedModel, user_id: str) -> list[StoredRating]:
         """Return the current ratings of a user, the oldest first."""
-        with _store_errors():
-            validate_id(user_id, "user_id")
         ratings = await self._read(self.store.ratings, user_id)
         self.requests[bool(ratings) and user_index(model.predictor, user_id) >= 0] += 1
         return ratings
@@ -82,23 +88,20 @@ class UserRatings:
             self._log_prediction(model, event, result)
         return results
 
-    async def find_items(self, model: LoadedModel, items: Sequence[str]) -> list[str | None]:
-        """Return the ids under which items, given by id or title, are stored; None if unknown."""
-        with _store_errors():
-            for item in items:
-                validate_id(item, "item")
-        return await self._read(self._find_items, model.predictor, items)
+    async def find_items(self, model: LoadedModel, names: Sequence[str]) -> list[KnownItem | None]:
+        """Return the items that are meant by ids or titles; None for an unknown one."""
+        return await self._read(self._find_items, model.predictor, names)
+
+    async def titles(self, model: LoadedModel, items: Sequence[str]) -> dict[str, str | None]:
+        """Return the titles of those items that the model or the store knows by these ids."""
+        return await self._read(self._titles, model.predictor, items)
 
     async def register_item(self, item_id: str, title: str | None, genres: list[str]) -> None:
         """Make an item known that users may rate."""
-        with _store_errors():
-            validate_id(item_id, "item_id")
         await self._read(self.store.register_item, item_id, title, genres)
 
     async def erase_user(self, user_id: str) -> None:
         """Remove everything that is stored about a user."""
-        with _store_errors():
-            validate_id(user_id, "user_id")
         erasure = await self._read(self.store.erase_user, user_id)
         if not erasure.purged:
             _log.warning("erased a user; other readers keep the old pages in the files for now")
@@ -113,16 +116,31 @@ class UserRatings:
         recent = online_error(self.store)
         return None if recent is None else recent.rmse
 
+    # -- in a thread --------------------------------------------------------------------------
+
+    def _find_items(self, predictor: Predictor, names: Sequence[str]) -> list[KnownItem | None]:
+        for name in names:
+            validate_id(name, "item")
+        titles = self._titles(predictor, names)
+        found: list[KnownItem | None] = []
+        for name in names:
+            item_id = name
+            if name not in titles and (index := predictor.catalog.certain(name)) is not None:
+                item_id = str(predictor.items.raw(index))
+                titles |= self._titles(predictor, [item_id])
+            found.append(KnownItem(item_id, titles[item_id]) if item_id in titles else None)
+        return found
+
+    def _titles(self, predictor: Predictor, items: Sequence[str]) -> dict[str, str | None]:
+        indices = {item: id_index(predictor.items, item) for item in items}
+        titles = self.store.item_titles([item for item, index in indices.items() if index < 0])
+        names = predictor.catalog.titles
+        known = {item: index for item, index in indices.items() if index >= 0}
+        return titles | {
+            item: None if names is None else names[index] or None for item, index in known.items()
+        }
+
     # -- parts --------------------------------------------------------------------------------
-
-    def _find_items(self, predictor: Predictor, items: Sequence[str]) -> list[str | None]:
-        return [self._find_item(predictor, item) for item in items]
-
-    def _find_item(self, predictor: Predictor, item: str) -> str | None:
-        if id_index(predictor.items, item) >= 0 or self.store.has_item(item):
-            return item
-        index = predictor.catalog.certain(item)
-        return None if index is None else str(predictor.items.raw(index))
 
     def _log_prediction(self, model: LoadedModel, event: Event, result: AppendResult) -> None:
         predictor = model.predictor

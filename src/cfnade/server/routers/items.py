@@ -7,15 +7,13 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
-from cfnade._typing import IntArray
 from cfnade.server import schemas
 from cfnade.server.auth import require_service
-from cfnade.server.bodies import JsonRoute
-from cfnade.server.dependencies import Model, Pool, Ratings, json_response
 from cfnade.server.errors import problem_responses
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.queries import id_index, resolve_item_path
-from cfnade.server.routers.inference import catalog_rows, named_rows
+from cfnade.server.queries import id_index, id_of_text, resolve_item_path
+from cfnade.server.routers.inference import item_rows
+from cfnade.server.routing import JsonRoute, Model, Pool, Ratings, json_response
 from cfnade.utils.cancellation import check_cancelled
 
 Row = dict[str, Any]
@@ -82,47 +80,49 @@ async def register_item(
 ) -> Response:
     """Register an item in the store, so that users may rate it before the model knows it."""
     await ratings.register_item(item_id, item.title, item.genres)
-    index = id_index(model.predictor.items, item_id)
-    raw = item_id if index < 0 else model.predictor.items.raw(index)
-    row = {"item": raw, "title": item.title, "genres": item.genres, "in_model": index >= 0}
-    return json_response(lambda: row)
+    items = model.predictor.items
+    row = {
+        "item": id_of_text(items, item_id),
+        "title": item.title,
+        "genres": item.genres,
+        "in_model": id_index(items, item_id) >= 0,
+    }
+    return json_response(dict, row)
 
 
 # -- computed in a thread ------------------------------------------------------------------------
 
 
 def found_items(model: LoadedModel, query: schemas.ItemSearchQuery) -> Row:
-    text = query.q.strip()
+    text, catalog = query.q.strip(), model.predictor.catalog
     if not text:
         indices = model.popular[: query.limit]
-    elif model.predictor.catalog.titles is None:
-        indices = _with_id_prefix(model, text, query.limit)
+    elif catalog.titles is None:  # ids that begin so, the most rated first
+        raws = model.predictor.items.table[model.popular].tolist()
+        matching = [position for position, raw in enumerate(raws) if str(raw).startswith(text)]
+        indices = model.popular[matching[: query.limit]]
     else:
-        indices, _ = model.predictor.catalog.search(text, query.limit)
-    return {"items": catalog_rows(model, indices), "query": query.q}
-
-
-def _with_id_prefix(model: LoadedModel, text: str, limit: int) -> IntArray:
-    """Without titles: return items whose ids begin so, the most rated first."""
-    raws = model.predictor.items.table[model.popular].tolist()
-    fitting = [position for position, raw in enumerate(raws) if str(raw).startswith(text)]
-    return model.popular[fitting[:limit]]
+        indices, _ = catalog.search(text, query.limit)
+    return {
+        "items": item_rows(model.predictor, indices, model.counts[indices]),
+        "query": query.q,
+    }
 
 
 def matches(model: LoadedModel, query: schemas.MatchRequest) -> Row:
     predictor = model.predictor
-    titles = [(one.title, one.year) for one in query.items]
-    found = {}
+    titles = [(entry.title, entry.year) for entry in query.items]
+    rows: dict[tuple[str, int | None], Row | None] = {}
     for title in dict.fromkeys(titles):
         check_cancelled()
         index = predictor.catalog.match(*title)
-        found[title] = None if index is None else named_rows(predictor, np.array([index]))[0]
-    return {"matches": [found[title] for title in titles]}
+        rows[title] = None if index is None else item_rows(predictor, np.array([index]))[0]
+    return {"matches": [rows[title] for title in titles]}
 
 
 def similar_items(model: LoadedModel, item_id: str, n: int) -> Row:
     predictor = model.predictor
-    (row,) = named_rows(predictor, np.array([resolve_item_path(predictor, item_id)]))
+    (row,) = item_rows(predictor, np.array([resolve_item_path(predictor, item_id)]))
     frame = predictor.similar_items(row["item"], n=n)
     metric = "cosine" if predictor.fitted.interaction_model is None else "lift"
     return row | {"metric": metric, "items": frame.to_dicts()}
@@ -130,6 +130,7 @@ def similar_items(model: LoadedModel, item_id: str, n: int) -> Row:
 
 def map_items(model: LoadedModel) -> Row:
     indices, positions = model.item_map
-    rows = zip(indices.tolist(), catalog_rows(model, indices), positions.tolist(), strict=True)
-    genres = model.metadata.genres
-    return {"items": [row | {"x": x, "y": y, "genres": genres[i]} for i, row, (x, y) in rows]}
+    items = item_rows(model.predictor, indices, model.counts[indices])
+    genres = [model.metadata.genres[index] for index in indices.tolist()]
+    rows = zip(items, positions.tolist(), genres, strict=True)
+    return {"items": [item | {"x": x, "y": y, "genres": names} for item, (x, y), names in rows]}

@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from cfnade import __version__
+from cfnade.inference.ranking_options import CRITERIA
 from cfnade.server import schemas
 from cfnade.server.auth import require_service
-from cfnade.server.dependencies import Model, Pool, Settings, json_response
 from cfnade.server.errors import problem_responses
 from cfnade.server.metrics import CONTENT_TYPE
 from cfnade.server.model_registry import LoadedModel
-from cfnade.server.queries import criteria
+from cfnade.server.routing import Model, Pool, Settings, json_response
 from cfnade.server.settings import MAX_ITEMS, MAX_N, MAX_RATINGS, ServerSettings
 
 router = APIRouter(tags=["system"])
@@ -44,6 +44,11 @@ async def get_metrics(request: Request) -> Response:
 
 def describe_model(model: LoadedModel, settings: ServerSettings) -> dict[str, Any]:
     predictor, fitted = model.predictor, model.predictor.fitted
+    learned = {
+        "interaction": fitted.interaction_model is not None,
+        "prediction": fitted.rates,
+        "threshold": fitted.rates,
+    }
     return {
         "name": model.name,
         "version": __version__,
@@ -68,7 +73,7 @@ def describe_model(model: LoadedModel, settings: ServerSettings) -> dict[str, An
             "items": MAX_ITEMS,
             "body_bytes": settings.limits.body_bytes,
         },
-        "rank_by": criteria(predictor),
+        "rank_by": [criterion for criterion in CRITERIA if learned[criterion]],
         "genres": list(predictor.genres),
         "decades": model.metadata.decades,
         "item_name": settings.item_name or model.metadata.item_name,

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from cfnade.online.event_store import AppendResult, Event, StoredRating
+from cfnade.online.event_store import Event, StoredRating
 from cfnade.server import schemas
 from cfnade.server.auth import Authenticator, UserId, require_service, require_user
-from cfnade.server.bodies import JsonRoute
-from cfnade.server.dependencies import Model, Pool, Ratings, json_response
 from cfnade.server.errors import ApiError, problem_responses
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.queries import (
-    check_different,
     check_rating,
     id_index,
+    id_of_text,
     item_names,
     rank_items,
-    rating_levels,
     resolve_stored_user,
     unknown_item,
     user_index,
 )
-from cfnade.server.routers.inference import ranking_rows
+from cfnade.server.routers.inference import ranking
+from cfnade.server.routing import JsonRoute, Model, Pool, Ratings, json_response
+from cfnade.server.user_ratings import KnownItem, UserRatings
 
 Row = dict[str, Any]
 _BODY = (408, 413)
@@ -45,13 +45,19 @@ token_router = APIRouter(prefix="/users/{user_id}", tags=["users"], route_class=
 async def list_ratings(user: User, model: Model, ratings: Ratings) -> Response:
     """Return the current ratings of a user."""
     stored = await ratings.ratings(model, user)
-    in_training_data = bool(stored) and user_index(model.predictor, user) >= 0
+    titles = await ratings.titles(model, [rating.item_id for rating in stored])
     rows = [
-        _rating_row(model, rating.item_id, rating.rating, rating.timestamp) for rating in stored
+        {
+            "item": id_of_text(model.predictor.items, rating.item_id),
+            "title": titles.get(rating.item_id),
+            "rating": rating.rating,
+            "timestamp": rating.timestamp,
+        }
+        for rating in stored
     ]
-    return json_response(
-        dict, {"user_id": user, "in_training_data": in_training_data, "ratings": rows}
-    )
+    in_training_data = bool(stored) and user_index(model.predictor, user) >= 0
+    answer = {"user_id": user, "in_training_data": in_training_data, "ratings": rows}
+    return json_response(dict, answer)
 
 
 @router.post(
@@ -65,20 +71,18 @@ async def add_ratings(
     """Store several ratings of a user; unknown items are named in the response."""
     if not model.predictor.fitted.rates:
         raise ApiError(422, "this model knows no ratings; PUT each item without one")
-    rating_levels(model.predictor, body.ratings)
+    for position, entry in enumerate(body.ratings):
+        check_rating(model.predictor, entry["rating"], f"ratings[{position}].rating")
     names = item_names(body.ratings)
-    items = await ratings.find_items(model, [str(name) for name in names])
-    check_different([item for item in items if item is not None])
-    events = [
-        Event(user, item, "rating", entry["rating"])
-        for entry, item in zip(body.ratings, items, strict=True)
-        if item is not None
-    ]
-    results = await ratings.append(model, events)
-    unknown = [name for name, item in zip(names, items, strict=True) if item is None]
-    rows = [
-        _changed_row(model, event, result) for event, result in zip(events, results, strict=True)
-    ]
+    found = await ratings.find_items(model, [str(name) for name in names])
+    items = [item for item in found if item is not None]
+    for item, count in Counter(items).items():
+        if count > 1:
+            detail = f"ratings: item {item.item_id!r} is there more than once; give it once"
+            raise ApiError(422, detail, field="ratings")
+    values = [entry["rating"] for entry, item in zip(body.ratings, found, strict=True) if item]
+    rows = await _store_ratings(user, items, values, model, ratings)
+    unknown = [name for name, item in zip(names, found, strict=True) if item is None]
     return json_response(dict, {"ratings": rows, "unknown_items": unknown})
 
 
@@ -99,9 +103,35 @@ async def put_rating(
     (item,) = await ratings.find_items(model, [item_id])
     if item is None:
         raise unknown_item(item_id, "item_id")
-    event = Event(user, item, "interaction" if body.rating is None else "rating", body.rating)
-    (result,) = await ratings.append(model, [event])
-    return json_response(_changed_row, model, event, result)
+    (row,) = await _store_ratings(user, [item], [body.rating], model, ratings)
+    return json_response(dict, row)
+
+
+async def _store_ratings(
+    user: str,
+    items: Sequence[KnownItem],
+    values: Sequence[float | None],
+    model: LoadedModel,
+    ratings: UserRatings,
+) -> list[Row]:
+    """Store ratings, or interactions (None), and return them as they are stored."""
+    events = [
+        Event(user, item.item_id, "interaction" if value is None else "rating", value)
+        for item, value in zip(items, values, strict=True)
+    ]
+    results = await ratings.append(model, events)
+    ids = model.predictor.items
+    return [
+        {
+            "item": id_of_text(ids, item.item_id),
+            "title": item.title,
+            "rating": event.rating,
+            "timestamp": result.timestamp,
+            "changed": result.event_id is not None,
+            "in_model": id_index(ids, item.item_id) >= 0,
+        }
+        for item, event, result in zip(items, events, results, strict=True)
+    ]
 
 
 @router.delete("/ratings/{item_id:path}", status_code=204)
@@ -110,7 +140,7 @@ async def delete_rating(
 ) -> None:
     """Withdraw a rating."""
     (item,) = await ratings.find_items(model, [item_id])
-    await ratings.append(model, [Event(user, item_id if item is None else item, "withdrawal")])
+    await ratings.append(model, [Event(user, item.item_id if item else item_id, "withdrawal")])
 
 
 @router.delete("", status_code=204, dependencies=[Depends(require_service)])
@@ -132,6 +162,21 @@ async def recommend(
     return await pool.run(json_response, user_recommendations, model, user, stored, query)
 
 
+def user_recommendations(
+    model: LoadedModel,
+    user_id: str,
+    stored: Sequence[StoredRating],
+    query: schemas.UserRankingQuery,
+) -> Row:
+    predictor = model.predictor
+    user = resolve_stored_user(predictor, user_id, stored)
+    indices = [id_index(predictor.items, rating.item_id) for rating in stored]
+    seen = [predictor.items.raw(index) for index in indices if index >= 0 and query.exclude_seen]
+    top, unknown = rank_items(model, user, query, seen=seen, texts=True)
+    n_user_ratings = len(stored) if user.history is None else len(user.history)
+    return ranking(model, top) | {"n_user_ratings": n_user_ratings, "unknown_items": unknown}
+
+
 @token_router.post(
     "/tokens",
     status_code=201,
@@ -148,40 +193,3 @@ async def issue_token(
     return schemas.TokenResponse(
         access_token=token, token_type="Bearer", expires_in=body.expires_in
     )
-
-
-# -- computed in a thread ------------------------------------------------------------------------
-
-
-def user_recommendations(
-    model: LoadedModel,
-    user_id: str,
-    stored: Sequence[StoredRating],
-    query: schemas.UserRankingQuery,
-) -> Row:
-    predictor = model.predictor
-    user = resolve_stored_user(predictor, user_id, stored)
-    indices = [id_index(predictor.items, rating.item_id) for rating in stored]
-    rated = [predictor.items.raw(index) for index in indices if index >= 0]
-    top, unknown = rank_items(
-        model, user, query, rated=rated if query.exclude_seen else (), texts=True
-    )
-    n_user_ratings = len(stored) if user.history is None else len(user.history)
-    return ranking_rows(model, top, unknown) | {"n_user_ratings": n_user_ratings}
-
-
-# -- rows ----------------------------------------------------------------------------------------
-
-
-def _rating_row(model: LoadedModel, item: str, rating: float | None, timestamp: int) -> Row:
-    """Return a stored rating, with the id and title that the model has for the item."""
-    index, titles = id_index(model.predictor.items, item), model.predictor.catalog.titles
-    raw = item if index < 0 else model.predictor.items.raw(index)
-    title = None if index < 0 or titles is None else titles[index] or None
-    return {"item": raw, "title": title, "rating": rating, "timestamp": timestamp}
-
-
-def _changed_row(model: LoadedModel, event: Event, result: AppendResult) -> Row:
-    row = _rating_row(model, event.item_id, event.rating, result.timestamp)
-    in_model = id_index(model.predictor.items, event.item_id) >= 0
-    return row | {"changed": result.event_id is not None, "in_model": in_model}
