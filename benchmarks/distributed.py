@@ -48,12 +48,12 @@ CFNADE = [sys.executable, "-m", "cfnade"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 ONE_EPOCH = ["--side", "user", "--ridge", "0", "--epochs", "1", "--n-threads", "1"]
 BATCH_ROWS = 512
-TRAINING = {
+TRAINING: dict[str, Any] = {
     "batch_rows": BATCH_ROWS,
     "optimizer": "sparse_adam",
     "context_rate": (0.5, 1.0),
 }
-FIELDS = {"hidden": (500,), "context_scale": "sqrt", "target_weight": "unit"}
+FIELDS: dict[str, Any] = {"hidden": (500,), "context_scale": "sqrt", "target_weight": "unit"}
 ML_1M, ML_10M = "ml-1m item, H = 500", "ml-10m shape, J = 50"
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ML_1M: ("item", FIELDS),

@@ -12,8 +12,9 @@ from tests.distributed.thread_group import on_ranks, small_shards
 from cfnade import checkpoint
 from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.config import TrainingConfig
-from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.distributed.train import train_distributed
 from cfnade.inference.scorer import Scorer
+from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 
 
@@ -30,7 +31,7 @@ def test_validation_of_unseen_items_is_that_of_one_process(tmp_path: Path, ridge
             thin,
             tmp_path / "out",
             plan_side("user", {"hidden": (5,), "ridge": ridge}, TrainingConfig(epochs=1)),
-            RankOptions(n_threads=1),
+            RunOptions(n_threads=1),
         ),
     )
     fitted = replace(checkpoint.load(tmp_path / "out"), context=parts.train, calibration=None)

@@ -21,7 +21,7 @@ from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore, exists, forget
-from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.distributed.train import train_distributed
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade import SetNade
 from cfnade.implicit.set_nade_training import (
@@ -33,6 +33,7 @@ from cfnade.implicit.set_nade_training import (
 )
 from cfnade.implicit.validation import Question, RankingMetric
 from cfnade.training.callbacks import MessageCallback
+from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 
 SOME = SetNadeSettings(hidden=6, epochs=4, batch=20, learning_rate=0.01, check_every=1, patience=9)
@@ -146,7 +147,7 @@ def test_interactions_are_learnt_and_a_killed_run_goes_on(
                 raise RuntimeError("killed")
 
         saving = RankStateStore(out, 0.0, resume, group)
-        options = RankOptions(n_threads=1, store=saving, callbacks=[MessageCallback(say)])
+        options = RunOptions(n_threads=1, store=saving, callbacks=[MessageCallback(say)])
         plan = plan_side("user", {}, TrainingConfig(epochs=1))
         train_distributed(group, clicks, out, plan, options)
         return "\n".join(said)
@@ -182,7 +183,7 @@ def test_a_model_with_lists_is_saved_and_makes_them(
             shards,
             tmp_path,
             plan_side("item", {"hidden": (4,)}, TrainingConfig(epochs=1)),
-            RankOptions(n_threads=1),
+            RunOptions(n_threads=1),
             learn_interactions=True,
         ),
     )

@@ -18,7 +18,8 @@ from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.distributed.train import train_distributed
+from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.steps import TorchStepper, make_stepper
 
@@ -100,7 +101,7 @@ def test_any_number_of_ranks_gives_the_same_accuracy(
                 shards,
                 tmp_path / str(ranks),
                 plan_side("user", FIELDS, FEW),
-                RankOptions(n_threads=1),
+                RunOptions(n_threads=1),
             )["valid"].get("rmse"),
         )[0]
         for ranks in (1, 2, 3)

@@ -23,8 +23,9 @@ from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore, exists
-from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.distributed.train import train_distributed
 from cfnade.recipes import default_recipe
+from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 
 FAULTY = Path(__file__).parent / "faulty.py"
@@ -55,7 +56,7 @@ def trained(
 
     def train(group: ProcessGroup) -> None:
         store = RankStateStore(out, 0.0, resume, group)
-        train_distributed(group, shards, out, plan, RankOptions(n_threads=1, store=store))
+        train_distributed(group, shards, out, plan, RunOptions(n_threads=1, store=store))
 
     on_ranks(ranks, train)
 

@@ -22,14 +22,13 @@ from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.distributed import state as rank_state
-from cfnade.distributed.load_partition import load_partition, verify_model
 from cfnade.distributed.process_group import Array, ProcessGroup
-from cfnade.distributed.rank_data import both_ways, load_rank_data
+from cfnade.distributed.rank_data import RankSplit, load_rank_data
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.state import RankStateStore
-from cfnade.distributed.train import RankOptions, train_distributed
+from cfnade.distributed.train import train_distributed
 from cfnade.distributed.validation import DistributedValidation
-from cfnade.exceptions import CheckpointError, TrainingError
+from cfnade.exceptions import TrainingError
 from cfnade.inference.scorer import Scorer
 from cfnade.training.callbacks import Callback
 from cfnade.training.options import RunOptions
@@ -79,16 +78,15 @@ def stepped(
     side, fields = MODELS[name]
     names = component_names(side)
     axes: list[Any] = [*names]
-    owned = {axis: load_rank_data(group, shards, axis) for axis in axes}
-    one = owned[names[0]]
-    ratings = both_ways(one, owned["item"]) if len(names) > 1 else one.ratings
-    of_axes: Any = {axis: own.part for axis, own in owned.items()}
-    member = new_member(names, ratings, fields, settings, of_axes)
-    stepper = make_stepper(member, ratings, fields, settings, device="cpu", threads=1)
+    split = RankSplit.load(group, shards, axes)
+    member = new_member(names, split.train, fields, settings, split.parts)
+    stepper = make_stepper(member, split.train, fields, settings, device="cpu", threads=1)
     cost = 0.0
     for step in range(steps):
         cost = stepper.step(stepper.sampler.sample(rows_of(stepper, rows), step), rate=1.0)
-    columns = {axis: torch.from_numpy(own.part.columns).long() for axis, own in owned.items()}
+    columns = {
+        str(axis): torch.from_numpy(part.columns).long() for axis, part in split.parts.items()
+    }
     return Stepped(columns, member, stepper.state(), cost)
 
 
@@ -191,7 +189,7 @@ def trained(
 ) -> dict[str, Any]:
     side, fields = MODELS[name]
     plan = plan_side(side, fields, config, n_seeds=n_seeds)
-    return train_distributed(group, shards, out, plan, RankOptions(n_threads=1, **options))
+    return train_distributed(group, shards, out, plan, RunOptions(n_threads=1, **options))
 
 
 @pytest.mark.parametrize("name", ["deep", "both"])
@@ -434,26 +432,6 @@ def test_one_process_trains_on_shards_as_ever_and_leaves_a_run_of_ranks_alone(
 # -- from an earlier model ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["deep", "both"])
-def test_ranks_load_the_columns_of_their_own_ids(
-    shards: ShardedRatings, parts: Split, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from cfnade.distributed import load_partition as saved_columns
-
-    monkeypatch.setattr(saved_columns, "_CHUNK", 100)  # numbers at a time: some columns of a table
-    on_ranks(3, lambda group: trained(group, shards, tmp_path, name))
-    whole = checkpoint.load(tmp_path)
-    ids = {"user": parts.train.user_ids, "item": parts.train.item_ids}
-    for some in (slice(0, None, 2), slice(1, None, 2)):
-        own: Any = {axis: all_ids[some] for axis, all_ids in ids.items()}
-        part = load_partition(tmp_path, own)
-        for side_name, side in part.members[0].components.items():
-            full = whole.members[0].components[side_name].arrays
-            for key, spec in side.spec(side.config).items():
-                wanted = full[key] if spec.column_axis is None else full[key][some]
-                np.testing.assert_array_equal(side.arrays[key], wanted, err_msg=key)
-
-
 def test_ranks_go_on_from_a_model_with_some_of_the_items(
     shards: ShardedRatings, tmp_path: Path
 ) -> None:
@@ -461,7 +439,7 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(
     fewer = small_shards(tmp_path, users=60, items=30, ratings=700)
     on_ranks(2, lambda group: trained(group, fewer, tmp_path / "earlier", "deep"))
     still = TrainingConfig(epochs=1, batch_rows=16, learning_rate=1e-12)
-    earlier = tmp_path / "earlier"
+    earlier = checkpoint.load(tmp_path / "earlier")
     on_ranks(
         3,
         lambda group: trained(group, shards, tmp_path / "later", "deep", still, init_model=earlier),
@@ -477,13 +455,3 @@ def test_ranks_go_on_from_a_model_with_some_of_the_items(
     for key in ("A", "P", "b"):
         torch.testing.assert_close(after[key][new], before[key][old], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(after["Q"], before["Q"], atol=1e-6, rtol=1e-5)
-
-
-def test_a_model_that_ranks_cannot_share_is_refused(shards: ShardedRatings, tmp_path: Path) -> None:
-    on_ranks(2, lambda group: trained(group, shards, tmp_path, "user"))
-    verify_model(tmp_path)
-    with (tmp_path / "model.safetensors").open("r+b") as file:
-        file.seek(-1, 2)
-        file.write(b"\xff")
-    with pytest.raises(CheckpointError, match="was damaged"):
-        verify_model(tmp_path)

@@ -166,9 +166,9 @@ def train_rank(run: Run) -> str | None:
 
 def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
     """Check the options and lock the folder, on rank 0. Returns the configuration."""
+    from cfnade import checkpoint
     from cfnade.cli import run_config
     from cfnade.cli.output_dir import locked_output_dir, require_replaceable, require_unfinished
-    from cfnade.distributed.load_partition import verify_model
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.state import exists
     from cfnade.distributed.train import check_plan
@@ -190,7 +190,7 @@ def _begin(run: Run, stack: ExitStack) -> dict[str, Any]:
             f"{config.data} --out shards"
         )
     if config.init_model:
-        verify_model(Path(config.init_model))
+        checkpoint.load(config.init_model)  # its errors come before the other ranks start
     check_plan(_plan(config))
     return {"config": config.to_json(), "resume": resume}
 
@@ -204,13 +204,15 @@ def _plan(config: RunConfig) -> TrainingPlan:
 
 
 def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
+    from cfnade import checkpoint
     from cfnade.cli.output_dir import begin_run
     from cfnade.components.new_member import kernel_groups
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
-    from cfnade.distributed.train import RankOptions, check_plan
+    from cfnade.distributed.train import check_plan
     from cfnade.distributed.train import train_distributed as train_on_ranks
     from cfnade.training.callbacks import Callback, HistoryCallback
+    from cfnade.training.options import RunOptions
     from cfnade.training.progress import ProgressCallback
 
     out, is_first = run.out, group.rank == 0
@@ -232,12 +234,12 @@ def _train(group: Any, run: Run, config: RunConfig, resume: bool) -> str | None:
             begin = (lambda: None) if resume else lambda: begin_run(out, config)
             history = HistoryCallback(out / "history.jsonl", done, begin)
             callbacks = [ProgressCallback(sys.stderr), history]
-        options = RankOptions(
+        options = RunOptions(
             n_threads=config.n_threads,
             store=rank_state.RankStateStore(out, run.save_every, resume, group),
             callbacks=callbacks,
             should_stop=stack.enter_context(interruptible()),
-            init_model=Path(config.init_model) if config.init_model else None,
+            init_model=checkpoint.load(config.init_model) if config.init_model else None,
         )
         outcome = train_on_ranks(
             *(group, shards, out, plan, options),

@@ -6,7 +6,7 @@ The other components need all pairs of items or users, and one machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import torch
 from cfnade._typing import IntArray
 from cfnade.data.split_protocols import choose_positions
 from cfnade.distributed.process_group import Array
-from cfnade.distributed.rank_data import RankData
-from cfnade.distributed.state import RankStateStore
+from cfnade.distributed.rank_data import RankData, RankSplit
 from cfnade.evaluation.ranking_metrics import ndcg, ranked_hits
+from cfnade.implicit import InteractionModel, Popularity, SetNade
+from cfnade.implicit.base import FitCache
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.set_nade_training import (
     SetNadeSettings,
@@ -25,9 +26,10 @@ from cfnade.implicit.set_nade_training import (
     largest_scores,
     training_loop,
 )
-from cfnade.implicit.sharpness import FACTORS
+from cfnade.implicit.sharpness import FACTORS, Sharpness
 from cfnade.models.set_nade import SetNADENetwork
 from cfnade.training.callbacks import Callback, Stage
+from cfnade.training.state import StateStore
 
 K = 20
 """Ranks that NDCG looks at."""
@@ -38,26 +40,19 @@ STREAM = 7  # of the random numbers that sample them
 _EXCLUDED = -1e30
 
 
-@dataclass(frozen=True)
-class PartitionedInteractionModel:
-    """A network of which each rank has its own items, and the sharpness of its scores."""
-
-    network: SetNADENetwork
-    sharpness: float
-    popularity: Array
-    """log(1 + n_i) of the rank's own items."""
-    facts: dict[str, Any]
-
-
 def train_interactions(
-    data: RankData,
+    split: RankSplit,
     settings: SetNadeSettings,
-    fingerprint: str,
-    store: RankStateStore | None,
+    store: StateStore | None,
     callback: Callback,
     should_stop: Callable[[], bool],
-) -> PartitionedInteractionModel:
-    """Train the network, select its epoch by validation, and fit the sharpness of its scores."""
+) -> tuple[InteractionModel, dict[str, Any]]:
+    """Train the network, select its epoch by validation, and fit the sharpness of its scores.
+
+    Returns:
+        The model of the rank's own items, and the entries of model.json.
+    """
+    data = split.sets[0]
     rows = _rows(data)
     validation = RankingValidation(data, rows, settings.seed)
     if store is not None:
@@ -68,28 +63,33 @@ def train_interactions(
         value = validation.value(network)
         return None if value is None else {"ndcg": value}
 
-    size = data.part.group.size
+    identity = {
+        "plan": settings.to_dict(),
+        "split": split.fingerprint,
+        "ranks": split.group.size,
+    }
     loop = training_loop(
         rows,
         settings,
         data.part,
         validate=validate,
         store=store,
-        identity={"plan": settings.to_dict(), "split": fingerprint, "ranks": size},
+        identity=identity,
         callback=_EpochMessages(callback),
         stage=Stage("set-nade", epochs=settings.epochs),
         should_stop=should_stop,
     )
     loop.run()
     network: Any = loop.model.requires_grad_(False)
+    popularity = Popularity.fit(rows, {}, seed=0, cache=FitCache())
+    components = {"set-nade": SetNade.of_network(network), "popularity": popularity}
+    sharpness = Sharpness(validation.sharpness(network))
     facts = {
         "history": loop.state.history,
         "plan": settings.to_dict(),
         "ndcg": (loop.state.best or {}).get("ndcg"),
     }
-    counts = np.bincount(rows.columns, minlength=rows.n_columns)
-    logs = np.log1p(counts).astype(np.float32)
-    return PartitionedInteractionModel(network, validation.sharpness(network), logs, facts)
+    return InteractionModel(components, {"set-nade": 1.0, "popularity": 0.0}, sharpness), facts
 
 
 class _EpochMessages(Callback):

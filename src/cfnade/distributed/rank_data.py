@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.shards import ColumnRatings, ShardedRatings, owner_of
 from cfnade.kernels.sampling import PartialRows
+
+if TYPE_CHECKING:
+    from cfnade.distributed.validation import DistributedValidation
 
 
 class RankRatings(Dataset):
@@ -137,15 +141,70 @@ def _row_counts(group: ProcessGroup, rows: CsrRows) -> IndexArray:
     return group.all_reduce(rows.counts().astype(np.int32))
 
 
-def both_ways(user: RankData, item: RankData) -> RankRatings:
-    """Return the ratings of both, for a member with both axes as rows."""
-    by_user, by_item = user.ratings, item.ratings
-    return RankRatings(
-        *(by_user.users, by_user.items, by_user.levels, by_user.scale),
-        *(by_user.user_ids, by_user.item_ids),
-        grouped=by_user.grouped | by_item.grouped,
-        row_counts=by_user.row_counts | by_item.row_counts,
-    )
+@dataclass(frozen=True)
+class RankSplit:
+    """What one rank has of the shards' training and validation part."""
+
+    shards: ShardedRatings
+    sets: tuple[RankData, ...]
+    """The ratings once for each axis that a model has as rows, users first."""
+
+    @classmethod
+    def load(
+        cls,
+        group: ProcessGroup,
+        shards: ShardedRatings,
+        axes: Iterable[Axis],
+        *,
+        refit: bool = False,
+    ) -> Self:
+        """Load the ratings of a rank's columns; all ranks call it together."""
+        loaded = (load_rank_data(group, shards, axis, refit=refit) for axis in axes)
+        return cls(shards, tuple(loaded))
+
+    name = "shards"
+
+    @property
+    def fingerprint(self) -> str:
+        return self.shards.fingerprint
+
+    @property
+    def data(self) -> str:
+        """Where the ratings are."""
+        return str(self.shards.folder)
+
+    @property
+    def group(self) -> ProcessGroup:
+        return self.sets[0].part.group
+
+    @property
+    def parts(self) -> dict[Axis, ColumnPartition]:
+        """The rank's columns by what the rows are."""
+        return {data.axis: data.part for data in self.sets}
+
+    @cached_property
+    def train(self) -> RankRatings:
+        """The training ratings by all axes."""
+        first = self.sets[0].ratings
+        grouped: dict[Axis, CsrRows] = {}
+        counts: dict[Axis, IndexArray] = {}
+        for data in self.sets:
+            grouped |= data.ratings.grouped
+            counts |= data.ratings.row_counts
+        columns = first.users, first.items, first.levels, first.scale
+        ids = first.user_ids, first.item_ids
+        return RankRatings(*columns, *ids, grouped=grouped, row_counts=counts)
+
+    @property
+    def valid(self) -> HeldOutRatings:
+        return self.sets[0].valid
+
+    @cached_property
+    def validation(self) -> DistributedValidation | None:
+        """Scores by the validation ratings of all ranks; None if there are none."""
+        from cfnade.distributed.validation import DistributedValidation
+
+        return DistributedValidation(*self.sets) if self.shards.sizes["valid"] else None
 
 
 def sizes_only(shards: ShardedRatings, count: int) -> Dataset:

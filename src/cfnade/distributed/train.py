@@ -4,61 +4,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import nn
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Member
-from cfnade.components.base import other_axis
+from cfnade.components.base import Axis, other_axis
 from cfnade.components.new_member import (
     component_axis,
     component_class,
     component_names,
     new_member,
 )
-from cfnade.components.optimizers import member_network, network_arrays
+from cfnade.components.optimizers import network_arrays
 from cfnade.components.ridge import spread_of
-from cfnade.data.dataset import Dataset, make_dataset
-from cfnade.distributed.checkpoint import PartitionedModel, write_model
+from cfnade.data.dataset import make_dataset
+from cfnade.distributed.checkpoint import PartitionedModel, described_member, write_model
 from cfnade.distributed.interaction_training import train_interactions
-from cfnade.distributed.load_partition import load_partition
 from cfnade.distributed.process_group import ProcessGroup
-from cfnade.distributed.rank_data import RankData, both_ways, load_rank_data
+from cfnade.distributed.rank_data import RankSplit
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.distributed.state import RankStateStore
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import TrainingError
+from cfnade.fitted_model import FittedModel, trained_on
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.callbacks import Callback, Stage, reported, reported_stage
-from cfnade.training.ensemble import NumberedRecords, member_groups
-from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
-from cfnade.training.member import copy_known_weights, finish_member
-from cfnade.training.plan import MemberPlan, TrainingPlan
-from cfnade.training.state import LoopState, implicit_folder, member_folder
-from cfnade.training.steps import make_stepper
+from cfnade.training.ensemble import NumberedRecords, member_groups, member_store
+from cfnade.training.member import MemberTraining, TrainedMember, copy_known_weights
+from cfnade.training.options import RunOptions
+from cfnade.training.plan import TrainingPlan
+from cfnade.training.state import implicit_folder
 from cfnade.training.train import IMPLICIT
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 INTERACTIONS = Stage("set-nade")
-
-
-@dataclass(frozen=True)
-class RankOptions:
-    """How ranks train, as opposed to what they train."""
-
-    n_threads: int | None = None
-    store: RankStateStore | None = None
-    """Where states are saved; None: they are not."""
-    callbacks: Sequence[Callback] = ()
-    should_stop: Callable[[], bool] = lambda: False
-    init_model: Path | None = None
-    """Folder of a model to continue; each rank reads the weights of its own columns."""
 
 
 def train_distributed(
@@ -66,7 +52,7 @@ def train_distributed(
     shards: ShardedRatings,
     out: Path,
     plan: TrainingPlan,
-    options: RankOptions | None = None,
+    options: RunOptions | None = None,
     *,
     learn_interactions: bool = False,
     facts: Mapping[str, Any] | None = None,
@@ -81,7 +67,7 @@ def train_distributed(
         shards: The data. Interactions have an interaction model alone.
         out: The folder of the model, which rank 0 writes.
         plan: The members for ratings, which differ in their seeds alone.
-        options: Threads, callbacks, the model to continue, the resumable state.
+        options: Threads, callbacks, the model to continue, and as `store` a `RankStateStore`.
         learn_interactions: Whether a model of ratings gets an interaction model, too.
         facts: Further entries of model.json.
         with_context: Whether the folder holds the ratings that the model conditions on.
@@ -89,35 +75,38 @@ def train_distributed(
     Returns:
         The entries of model.json, complete on rank 0.
     """
-    began = time.monotonic()
+    began, options = time.monotonic(), options or RunOptions()
     if shards.sizes["train"] == 0:
         raise TrainingError(f"{shards.folder}: there are no ratings to train on")
-    options = options or RankOptions()
-    implicit, n_threads = len(shards.scale) == 1, thread_count(options.n_threads)
-    stages = [] if implicit else [_stage(plan, number) for number in range(len(plan.members))]
-    stages += [replace(stage, refit=True) for stage in stages if plan.members[0].training.refit]
+    n_threads, should_stop = thread_count(options.n_threads), options.should_stop
+    options = replace(
+        options, n_threads=n_threads, should_stop=lambda: group.any_rank(should_stop())
+    )
+    implicit = len(shards.scale) == 1
+    names = () if implicit else check_plan(plan)
+    trainings = [] if implicit else _member_trainings(plan, options)
+    stages = [stage for training in trainings for stage in training.stages]
     stages += [INTERACTIONS] if learn_interactions or implicit else []
+    axes = dict.fromkeys(axis for name in names if (axis := component_axis(name)) is not None)
     with reported(options.callbacks, stages) as callback, torch_threads(n_threads):
-        training = _RankTraining(group, shards, plan, options, n_threads, callback)
-        if implicit:
-            model, calibration, outcome = training.without_members()
-        else:
-            model, calibration, outcome = training.train_members()
+        split = RankSplit.load(group, shards, axes or ("user",))
+        trained = _train_members(trainings, split, options, callback)
+        calibration: Calibration | None = None
+        metrics: dict[str, Any] = {}
+        if trained and split.validation is not None:
+            chosen = [member.chosen.members[0] for member in trained]
+            calibration, metrics = split.validation.calibrate(chosen)
+        model = _assemble(trained, plan, split)
+        outcome = _outcome(trained, plan, split, options) | {"valid": metrics}
+        outcome["stopped"] = len(trained) < len(trainings) or any(t.stopped for t in trained)
         if INTERACTIONS in stages and not outcome["stopped"]:
             with reported_stage(callback, INTERACTIONS):
-                model, outcome["lists"] = training.add_interactions(model)
-            outcome["stopped"] = training.should_stop()
+                model, outcome["lists"] = _add_interactions(model, plan, options, callback)
+            outcome["stopped"] = options.should_stop()
     outcome["seconds"] = round(max(time.monotonic() - began, outcome["seconds"]), 2)
     lasting = {name: v for name, v in outcome.items() if name not in ("stopped", "diverged")}
     write_model(model, out, calibration, lasting | dict(facts or {}), with_context=with_context)
     return outcome
-
-
-def _stage(plan: TrainingPlan, number: int) -> Stage:
-    """Return what callbacks call the training of a member."""
-    member = plan.members[number]
-    config = member.training
-    return Stage(member.side, member=number, epochs=config.epochs or None, patience=config.patience)
 
 
 def check_plan(plan: TrainingPlan) -> tuple[str, ...]:
@@ -140,262 +129,156 @@ def check_plan(plan: TrainingPlan) -> tuple[str, ...]:
     return names
 
 
-class _Trained(NamedTuple):
-    """A member, and how its training ended."""
-
-    member: Member
-    state: LoopState
-    identity: dict[str, Any]
-    diverged: str | None
+# -- members --------------------------------------------------------------------------------------
 
 
-class _RankTraining:
-    """The training of a plan on one of the ranks."""
+class RankMemberTraining(MemberTraining):
+    """The training of one member on several ranks, each with its own columns."""
 
-    def __init__(
-        self,
-        group: ProcessGroup,
-        shards: ShardedRatings,
-        plan: TrainingPlan,
-        options: RankOptions,
-        n_threads: int,
-        callback: Callback,
-    ) -> None:
-        self._group, self._shards, self._plan, self._options = group, shards, plan, options
-        self._n_threads, self._callback = n_threads, callback
+    def _initial_model(self, split: Any, *, refit: bool = False) -> FittedModel:
+        if refit:
+            split = RankSplit.load(split.group, split.shards, split.parts, refit=True)
+        first, ratings = split.sets[0], split.train
+        counts = ratings.level_counts(other_axis(first.axis))
+        spread = spread_of(counts, split.group, first.part.totals)
+        fields = self.fields | {"spread": spread}
+        member = new_member(self.components, ratings, fields, self.config, split.parts)
+        if self.options.init_model is not None:
+            _copy_weights(self.options.init_model, member, self.plan.side, split)
+        return FittedModel((member,), self.plan.side, ratings, trained_on(member.axes, ratings))
 
-    def should_stop(self) -> bool:
-        """Return whether a rank was asked to stop."""
-        return self._group.any_rank(self._options.should_stop())
+    def _validation_scorer(
+        self, model: FittedModel, split: Any
+    ) -> Callable[[nn.Module], dict[str, float]] | None:
+        validation: DistributedValidation | None = split.validation
+        if validation is None:
+            return None
+        member = model.members[0]
+        return lambda network: validation.score([member.with_arrays(network_arrays(network))])
 
-    def without_members(self) -> tuple[PartitionedModel, None, dict[str, Any]]:
-        """Return a model that has no members for ratings."""
-        data = load_rank_data(self._group, self._shards, "user")
-        seed = self._plan.members[0].training.seed if self._plan.members else 0
-        run = self._run() | {"side": IMPLICIT, "settings": {"seed": seed}}
-        outcome = self._outcome(LoopState(), {}) | {"run": run, "diverged": None, "stopped": False}
-        return PartitionedModel(IMPLICIT, (), data, self._shards, None), None, outcome
+    def _identity(self, split: Any, member: Member) -> dict[str, Any]:
+        sizes = {"model": described_member(member, split.parts), "ranks": split.group.size}
+        return super()._identity(split, member) | sizes
 
-    def train_members(self) -> tuple[PartitionedModel, Calibration | None, dict[str, Any]]:
-        """Train the members one after another, select by validation, and refit them."""
-        names = check_plan(self._plan)
-        sets = self._load(names)
-        validation = DistributedValidation(*sets) if self._shards.sizes["valid"] else None
-        trained: list[_Trained] = []
-        for number, plan in enumerate(self._plan.members):
-            if number and self.should_stop():
-                break
-            with reported_stage(self._callback, _stage(self._plan, number)):
-                trained.append(self._train_member(number, plan, names, sets, validation))
-        first = trained[0]
-        epochs = [member.training.epochs for member in self._plan.members]
-        ended = [t.state.epoch >= most for t, most in zip(trained, epochs, strict=False)]
-        stopped = len(trained) < len(epochs) or (not all(ended) and self.should_stop())
-        members = tuple(t.member for t in trained)
-        model = self._model(members, sets)
-        calibration: Calibration | None = None
-        metrics: dict[str, Any] = {}
-        if validation is not None:
-            calibration, metrics = validation.calibrate(members)
-        diverged = next((t.diverged for t in trained if t.diverged), None)
-        refitted = None
-        if self._plan.members[0].training.refit and not stopped and diverged is None:
-            refitted = self._refit(names, [t.state.best_epoch for t in trained])
-            stopped = refitted is None and self.should_stop()  # the refit can be resumed too
-        outcome = self._outcome(first.state, metrics)
-        outcome |= {"run": first.identity, "diverged": diverged, "stopped": stopped}
-        outcome["refit"] = refitted is not None
-        if len(trained) > 1:
-            outcome["run"] = first.identity | {"seeds": len(trained)}
-            outcome |= _member_facts(trained, self._plan)
-        return refitted or model, calibration, outcome
 
-    def _load(self, names: tuple[str, ...], *, refit: bool = False) -> list[RankData]:
-        """Return the data of each axis that the components have as rows, that of users first."""
-        axes = dict.fromkeys(axis for name in names if (axis := component_axis(name)) is not None)
-        return [load_rank_data(self._group, self._shards, axis, refit=refit) for axis in axes]
-
-    def _model(self, members: tuple[Member, ...], sets: Sequence[RankData]) -> PartitionedModel:
-        other = sets[1] if len(sets) > 1 else None
-        return PartitionedModel(self._plan.members[0].side, members, sets[0], self._shards, other)
-
-    def _initial_member(
-        self, plan: MemberPlan, names: tuple[str, ...], sets: Sequence[RankData]
-    ) -> tuple[Member, Dataset, dict[str, Any]]:
-        """Return a member with its initial weights, its ratings and the fields of components."""
-        ratings = sets[0].ratings if len(sets) == 1 else both_ways(*sets)
-        fields = {name: value for name, value in plan.model.items() if name != "time"}
-        counts = ratings.level_counts(other_axis(sets[0].axis))
-        fields["spread"] = spread_of(counts, self._group, sets[0].part.totals)
-        parts = {data.axis: data.part for data in sets}
-        member = new_member(names, ratings, fields, plan.training, parts)
-        if self._options.init_model is not None:
-            _copy_weights(self._options.init_model, member, plan.side, self._shards, sets)
-        return member, ratings, fields
-
-    def _train_member(
-        self,
-        number: int,
-        plan: MemberPlan,
-        names: tuple[str, ...],
-        sets: Sequence[RankData],
-        validation: DistributedValidation | None,
-    ) -> _Trained:
-        member, ratings, fields = self._initial_member(plan, names, sets)
-        model = self._model((member,), sets)
-        identity = self._run() | {
-            "side": plan.side,
-            "model": model.described_members()[0],
-            "settings": plan.training.to_json(),
-            "device": "cpu",
-        }
-
-        def validate(network: nn.Module) -> dict[str, float]:
-            assert validation is not None
-            return validation.score([member.with_arrays(network_arrays(network))])
-
-        loop = self._loop(
-            _stage(self._plan, number),
-            plan,
-            (member, ratings, fields),
-            validate=None if validation is None else validate,
-            store=self._store(number),
-            identity=identity,
+def _member_trainings(plan: TrainingPlan, options: RunOptions) -> list[MemberTraining]:
+    return [
+        RankMemberTraining.of(
+            member, number, replace(options, store=member_store(options.store, number))
         )
-        continued = self._options.init_model is not None
-        if continued or any(c.starts_well for c in member.components.values()):
-            loop.validate_start()
-        diverged = loop.run_until_diverged()
-        finish_member(member, ratings)
-        return _Trained(member, loop.state, identity, diverged)
-
-    def _loop(
-        self,
-        stage: Stage,
-        plan: MemberPlan,
-        initial: tuple[Member, Dataset, dict[str, Any]],
-        **options: Any,
-    ) -> TrainingLoop:
-        member, ratings, fields = initial
-        config = plan.training
-        stepper = make_stepper(
-            member, ratings, fields, config, device="cpu", threads=self._n_threads
-        )
-        callback: Callback = self._callback
-        if len(self._plan.members) > 1:
-            callback = NumberedRecords(callback, stage.member or 0)
-        return TrainingLoop(
-            member_network(member),
-            stepper.sampler,
-            stepper,
-            LoopOptions.of(config, stepper.sampler.n_steps, refit=stage.refit),
-            callback=callback,
-            stage=stage,
-            should_stop=self.should_stop,
-            **options,
-        )
-
-    def _store(self, number: int) -> RankStateStore | None:
-        """Return where a member's state is saved; one that was not begun has none to resume."""
-        store = self._options.store
-        if store is None or number == 0:
-            return store
-        store = replace(store, folder=member_folder(store.folder, number))
-        return replace(store, resume=store.resume and store.exists())
-
-    def _refit(self, names: tuple[str, ...], epochs: Sequence[int]) -> PartitionedModel | None:
-        """Train the members again on all ratings, each for the epochs that validation selected.
-
-        None if it was stopped or diverged: the members that validation selected are then used.
-        """
-        sets = self._load(names, refit=True)
-        members = []
-        for number, plan in enumerate(self._plan.members):
-            initial = self._initial_member(plan, names, sets)
-            stage = replace(_stage(self._plan, number), refit=True, epochs=epochs[number] or None)
-            loop = self._loop(stage, plan, initial)
-            try:
-                with reported_stage(self._callback, stage):
-                    loop.run(epochs[number])
-            except DivergedError:
-                return None
-            if loop.state.epoch < epochs[number]:
-                return None
-            finish_member(initial[0], initial[1])
-            members.append(initial[0])
-        return self._model(tuple(members), sets)
-
-    def add_interactions(self, model: PartitionedModel) -> tuple[PartitionedModel, dict[str, Any]]:
-        """Return the model with an interaction model, and what training it says."""
-        began, sizes = time.monotonic(), self._shards
-        data = load_rank_data(self._group, sizes, "user")
-        store = self._options.store
-        if store is not None:
-            store = replace(store, folder=implicit_folder(store.folder))
-        seed = self._plan.members[0].training.seed if self._plan.members else 0
-        settings = settings_for(sizes.n_users, sizes.n_items, int(sizes.sizes["train"]), seed=seed)
-        interactions = train_interactions(
-            data, settings, sizes.fingerprint, store, self._callback, self.should_stop
-        )
-        seconds = {"nade": round(time.monotonic() - began, 2)}
-        facts = interactions.facts | {"seconds": seconds, "total_seconds": seconds["nade"]}
-        return replace(model, interactions=interactions, items=data), facts
-
-    def _run(self) -> dict[str, Any]:
-        """Return what is the same for all members and must be so for a run to be resumed."""
-        return {
-            "data": str(self._shards.folder),
-            "split": {"name": "shards", "fingerprint": self._shards.fingerprint},
-            "threads": self._n_threads,
-            "ranks": self._group.size,
-            "version": __version__,
-        }
-
-    def _outcome(self, state: LoopState, metrics: dict[str, Any]) -> dict[str, Any]:
-        shards = self._shards
-        return {
-            "data": {"source": "", "users": shards.n_users, "items": shards.n_items},
-            "ratings": dict(shards.sizes),
-            "epochs": state.epoch,
-            "best_epoch": state.best_epoch,
-            "seconds": state.seconds,
-            "refit": False,
-            "valid": metrics,
-            "context": "train + valid",
-            "history": state.history,
-        }
+        for number, member in enumerate(plan.members)
+    ]
 
 
-def _member_facts(trained: Sequence[_Trained], plan: TrainingPlan) -> dict[str, Any]:
-    """Return the entries of model.json for several members."""
-    return {
-        "history": [
-            {"member": number, **record}
-            for number, member in enumerate(trained)
-            for record in member.state.history
-        ],
-        "members": [
+def _train_members(
+    trainings: Sequence[MemberTraining], split: Any, options: RunOptions, callback: Callback
+) -> list[TrainedMember]:
+    """Train the members one after another; fewer if training is stopped."""
+    trained: list[TrainedMember] = []
+    for number, training in enumerate(trainings):
+        if number and options.should_stop():
+            break
+        numbered = NumberedRecords(callback, number) if len(trainings) > 1 else callback
+        trained.append(training.train(split, numbered))
+    return trained
+
+
+def _copy_weights(earlier: FittedModel, member: Member, side: str, split: RankSplit) -> None:
+    """Copy the weights that an earlier model has for this rank's columns."""
+    none = np.empty(0, np.int64)
+    ids: dict[Axis, Any] = {"user": none, "item": none}
+    for axis, part in split.parts.items():
+        columns = other_axis(axis)
+        ids[columns] = split.shards.ids(columns, part.columns)
+    index, levels = np.empty(0, np.int32), np.empty(0, np.uint8)
+    ratings = make_dataset(index, index, levels, split.shards.scale, ids["user"], ids["item"])
+    copy_known_weights(member, earlier, ratings, side)
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+def _assemble(
+    trained: Sequence[TrainedMember], plan: TrainingPlan, split: RankSplit
+) -> PartitionedModel:
+    """Return the model of all members; without members one of interactions alone."""
+    if not trained:
+        return PartitionedModel(IMPLICIT, (), trained_on(("user",), split.train), split)
+    members = tuple(member.final.members[0] for member in trained)
+    return PartitionedModel(plan.members[0].side, members, trained[-1].final.trained_on, split)
+
+
+def _outcome(
+    trained: Sequence[TrainedMember], plan: TrainingPlan, split: RankSplit, options: RunOptions
+) -> dict[str, Any]:
+    """Return the entries of model.json, and how training ended."""
+    shards, several = split.shards, len(trained) > 1
+    records = [
+        {"member": number, **record} if several else record
+        for number, member in enumerate(trained)
+        for record in member.state.history
+    ]
+    outcome: dict[str, Any] = {
+        "data": {"source": "", "users": shards.n_users, "items": shards.n_items},
+        "ratings": dict(shards.sizes),
+        "epochs": trained[0].state.epoch if trained else 0,
+        "best_epoch": trained[0].state.best_epoch if trained else 0,
+        "seconds": sum(member.state.seconds for member in trained),
+        "refit": any(member.refitted for member in trained),
+        "context": "train + valid",
+        "history": records,
+        "run": _run(trained, plan, split, options),
+        "diverged": next((member.diverged for member in trained if member.diverged), None),
+    }
+    if several:
+        outcome["members"] = [
             {
-                "seed": member_plan.training.seed,
-                "side": member_plan.side,
+                "seed": member.plan.training.seed,
+                "side": member.plan.side,
                 "best_epoch": member.state.best_epoch,
                 "best_rmse": (member.state.best or {}).get("rmse"),
             }
-            for member, member_plan in zip(trained, plan.members, strict=False)
-        ],
+            for member in trained
+        ]
+    return outcome
+
+
+def _run(
+    trained: Sequence[TrainedMember], plan: TrainingPlan, split: RankSplit, options: RunOptions
+) -> dict[str, Any]:
+    """Return what identifies the run."""
+    if trained:
+        seeds = {"seeds": len(trained)} if len(trained) > 1 else {}
+        return trained[0].identity | seeds
+    return {
+        "side": IMPLICIT,
+        "settings": {"seed": _seed(plan)},
+        "data": split.data,
+        "split": {"name": split.name, "fingerprint": split.fingerprint},
+        "threads": options.n_threads,
+        "ranks": split.group.size,
+        "version": __version__,
     }
 
 
-def _copy_weights(
-    folder: Path, member: Member, side: str, shards: ShardedRatings, sets: Sequence[RankData]
-) -> None:
-    """Copy the weights that an earlier model has for this rank's columns."""
-    none: npt.NDArray[Any] = np.empty(0, np.int64)
-    column_ids = {
-        other_axis(data.axis): shards.ids(other_axis(data.axis), data.part.columns) for data in sets
-    }
-    ids = {"user": none, "item": none} | column_ids
-    earlier = load_partition(folder, column_ids)
-    no_ratings = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8)
-    ratings = make_dataset(*no_ratings, shards.scale, ids["user"], ids["item"])
-    copy_known_weights(member, earlier, ratings, side)
+def _seed(plan: TrainingPlan) -> int:
+    return plan.members[0].training.seed if plan.members else 0
+
+
+def _add_interactions(
+    model: PartitionedModel, plan: TrainingPlan, options: RunOptions, callback: Callback
+) -> tuple[PartitionedModel, dict[str, Any]]:
+    """Return the model with an interaction model, and the facts of its training."""
+    began, shards = time.monotonic(), model.split.shards
+    split = model.split
+    if "user" not in split.parts:
+        split = RankSplit.load(split.group, shards, ("user",))
+    store = options.store
+    if store is not None:
+        store = replace(store, folder=implicit_folder(store.folder))
+    n_interactions = int(shards.sizes["train"])
+    settings = settings_for(shards.n_users, shards.n_items, n_interactions, seed=_seed(plan))
+    interactions, facts = train_interactions(split, settings, store, callback, options.should_stop)
+    seconds = {"nade": round(time.monotonic() - began, 2)}
+    facts |= {"seconds": seconds, "total_seconds": seconds["nade"]}
+    return replace(model, interactions=interactions, items=split.sets[0].part), facts

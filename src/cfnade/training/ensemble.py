@@ -28,7 +28,7 @@ from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.member import MemberTraining, TrainedMember, check_init_model
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import MemberPlan, TrainingPlan, member_seconds
-from cfnade.training.state import NAME, StateStore, member_folder
+from cfnade.training.state import StateStore, member_folder
 
 FloatArray = npt.NDArray[np.float64]
 Weights = tuple[tuple[float, float], ...]
@@ -91,7 +91,7 @@ def member_trainings(
     trainings, seconds = [], member_seconds(ratings, plan)
     for number, member in enumerate(plan.members):
         threads = each + (number % at_once < more)  # no thread is idle if they do not divide
-        store = _member_store(options.store, number)
+        store = member_store(options.store, number)
         own = replace(options, n_threads=threads, store=store)
         trainings.append(MemberTraining.of(member, number, own, seconds[number]))
     return trainings
@@ -122,12 +122,12 @@ def _at_once(plan: TrainingPlan, options: RunOptions) -> int:
     return min(AT_ONCE, thread_count(options.n_threads), len(plan.members))
 
 
-def _member_store(store: StateStore | None, number: int) -> StateStore | None:
+def member_store(store: StateStore | None, number: int) -> StateStore | None:
     """Return where a member's state is saved; one that was not begun has no state to resume."""
     if store is None or number == 0:
         return store
-    folder = member_folder(store.folder, number)
-    return replace(store, folder=folder, resume=store.resume and (folder / NAME).exists())
+    store = replace(store, folder=member_folder(store.folder, number))
+    return replace(store, resume=store.resume and store.exists())
 
 
 # -- weights ---------------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from cfnade import __version__
 from cfnade.components import FitData, Member
@@ -101,12 +102,12 @@ class MemberTraining:
         """Train on split.train and select by split.valid."""
         began = time.monotonic()
         callback.on_stage_begin(self.stage)
-        model = self._initial_model(split.train)
+        model = self._initial_model(split)
         member = model.members[0]
         loop = self._loop(
             model,
             callback,
-            validate=validation_scorer(model, split.valid),
+            validate=self._validation_scorer(model, split),
             store=self.options.store,
             identity=self._identity(split, member),
         )
@@ -135,8 +136,15 @@ class MemberTraining:
             diverged=diverged,
         )
 
-    def _initial_model(self, ratings: Dataset) -> FittedModel:
-        """Return a model of one member with its initial weights."""
+    def _validation_scorer(
+        self, model: FittedModel, split: Split
+    ) -> Callable[[nn.Module], dict[str, float]] | None:
+        """Return what scores weights; None without a validation part."""
+        return validation_scorer(model, split.valid)
+
+    def _initial_model(self, split: Split, *, refit: bool = False) -> FittedModel:
+        """Return a model of one member with its initial weights; a refit is on all ratings."""
+        ratings = split.train.concat(split.valid) if refit else split.train
         if self.options.init_model is not None:
             member = continued_member(self.options.init_model, self.number, ratings, self.config)
         else:
@@ -179,7 +187,7 @@ class MemberTraining:
         """
         stage = replace(self.stage, refit=True, epochs=epochs or None)
         callback.on_stage_begin(stage)
-        model = self._initial_model(split.train.concat(split.valid))
+        model = self._initial_model(split, refit=True)
         loop = self._loop(model, callback, stage)
         try:
             loop.run(epochs)
