@@ -110,36 +110,29 @@ OTHER_FEATURES = {"levels": 5, "users": 9, "items": 8, "ratings": 40, "features"
     ("change", "message"),
     [
         (put("version", value=2), "another format than that of .*; train the model again"),
-        (put("version", value="1"), "another format"),
         (put("version", value=True), "another format"),
         (put("format", value="cfnade-checkpoint"), "another format"),
         (put("format", value="something"), "was not written by cfnade"),
         (put("members", 0, "user", "columns", value=10**12), "too large for any machine"),
         (put("members", 0, "user", "hidden", value=[7]), "shape"),
-        (put("members", 0, "user", "hidden", value="x"), "does not describe a model"),
         (put("members", 0, "user", "hidden", value=None), "hidden"),
         (put("members", 0, "user", "factors", value=3), "arrays"),
         (put("members", 0, "user", "depth", value=3), "unknown field 'depth'"),
         (put("members", 0, "user", value={}), "the field 'columns'"),
-        (put("members", 0, "user", value=3), "does not describe a model"),
         (put("members", 0, value={}), "a member has no components"),
-        (put("members", 0, value=["user"]), "does not describe a model"),
         (put("members", 0, value={"dreams": {}}), "unknown component 'dreams'"),
         (put("members", 0, "time", value=OTHER_FEATURES), "3 time features; this version"),
         (put("members", 0, "item", value={"columns": 9, "levels": 10}), "arrays"),
         (put("members", value=[]), "does not describe|arrays"),
-        (put("members", value=7), "does not describe a model"),
+        (put("files", value=3), "does not describe a model"),
         (put("scale", value=None), "does not describe a model"),
         (put("scale", "values", value=[1, 2, 3]), "levels"),
         (put("scale", "values", value=[3, 2, 1]), "ascending"),
         (put("calibration", value={"heat": 1}), "calibration"),
-        (put("calibration", value=3), "does not describe a model"),
         (put("context", value=None), "does not describe a model"),
         (put("context", "included", value=False), "lists the files"),
         (put("files", "../secret", value={}), "lists the file '../secret'"),
         (put("files", "model.safetensors", value=None), "does not describe a model"),
-        (put("files", value=3), "does not describe a model"),
-        (put("extra", value=3), "damaged or edited"),
     ],
 )
 def test_a_model_json_that_lies_is_refused(
@@ -179,7 +172,6 @@ W, COUNTS = "members/0/user/W", "training_counts/item"
         (replaced(W, lambda array: array.astype(np.float64)), "float64"),
         (drop("members/0/user/V"), "holds the arrays"),
         (replaced("extra", lambda _: np.zeros(1, np.float32)), "extra"),
-        (replaced("user/extra", lambda _: np.zeros(1, np.float32)), "user/extra"),
         (replaced(COUNTS, lambda array: -np.ones_like(array)), "training counts must count"),
         (replaced(COUNTS, np.zeros_like), "training counts must count"),
         (drop(COUNTS), "training counts are of"),
@@ -283,14 +275,9 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         save(make(), tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [({"rmse": float("nan")}, "plain finite values"), ({"x": object()}, "plain finite values")],
-)
-def test_metadata_that_are_not_json_are_refused(
-    tmp_path: Path, facts: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(CheckpointError, match=message):
+@pytest.mark.parametrize("facts", [{"rmse": float("nan")}, {"x": object()}])
+def test_metadata_that_are_not_json_are_refused(tmp_path: Path, facts: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="plain finite values"):
         save(replace(make(), facts=facts), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -319,15 +306,11 @@ EASE = (*PARTS, "ease", "config")
     ("change", "message"),
     [
         (put("implicit", value={}), "does not describe a model"),
-        (put("implicit", value=3), "does not describe a model"),
         (put(*PARTS, "genre", value={"weight": 1.0, "config": {}}), "unknown implicit component"),
-        (put(*PARTS, "ease", value={}), "does not describe a model"),
         (put(*PARTS, "ease", "weight", value="much"), "does not describe a model"),
         (put(*EASE, "columns", value=13), "shape"),
-        (put(*EASE, "columns", value=10**12), "shape"),
         (put(*EASE, "penalty", value=-1.0), "penalty"),
         (put(*EASE, "rank", value=3), "arrays"),
-        (put(*EASE, "depth", value=2), "depth"),
         (lambda content: content["implicit"]["components"].pop("popularity"), "arrays"),
     ],
 )

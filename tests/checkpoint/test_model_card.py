@@ -87,11 +87,18 @@ def test_a_downloaded_folder_is_loaded_as_it_is(model: CFNADE, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "source",
-    ['say "ratings": 5', "C:\\data\\new", "- a\n- b", "{x: [1", "é\U0001f600\x7f\x85", "\udcff"],
+    ("source", "shown"),
+    [
+        ('say "ratings": 5', 'say "ratings": 5'),
+        ("C:\\data\\new", "C:\\data\\new"),
+        ("- a\n- b", "- a - b"),
+        ("{x: [1", "{x: [1"),
+        ("é\U0001f600\x7f\x85", "é\U0001f600"),
+        ("a\udcff", "a"),
+    ],
 )
-def test_any_source_gives_readable_yaml(model: CFNADE, source: str) -> None:
+def test_any_source_gives_readable_yaml(model: CFNADE, source: str, shown: str) -> None:
     fitted = model.fitted_
     text = render(replace(fitted, context=fitted.context.replace(source=source)))
     (result,) = head(text)["model-index"][0]["results"]
-    assert result["dataset"]["name"] == " ".join(source.split())
+    assert result["dataset"]["name"] == shown

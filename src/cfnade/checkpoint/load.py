@@ -19,13 +19,14 @@ from cfnade.checkpoint.manifest import (
     USERS,
     WEIGHTS,
     check_arrays,
+    fault,
     read_ids,
     read_manifest,
     verify_files,
 )
 from cfnade.checkpoint.save import required_files
 from cfnade.checkpoint.validate import validate_model
-from cfnade.components import ArraySpec, Axis, Member
+from cfnade.components import Axis, Member
 from cfnade.components.new_member import member_spec, saved_member
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
@@ -59,7 +60,7 @@ def load(folder: str | Path) -> FittedModel:
                     raise
         return _load(folder)
     except OSError as error:
-        raise CheckpointError(f"{folder}: cannot be read ({error})", path=folder) from error
+        raise fault(folder, f"cannot be read ({error})") from error
 
 
 def _load(folder: Path) -> FittedModel:
@@ -88,18 +89,13 @@ def _load(folder: Path) -> FittedModel:
     except CheckpointError:
         raise
     except (CfnadeError, LookupError, TypeError, AttributeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not describe a model: {error}", path=path) from error
+        raise fault(path, f"does not describe a model: {error}") from error
     if set(paths) != required or is_included != model.has_context:
-        raise CheckpointError(
-            f"{path}: lists the files {sorted(paths)}; such a model has {sorted(required)}",
-            path=path,
-        )
+        raise fault(path, f"lists the files {sorted(paths)}; such a model has {sorted(required)}")
     try:
         validate_model(model, weights=False)  # the digest protects them
     except ModelError as error:
-        raise CheckpointError(
-            f"{path}: the parts of the model do not fit: {error}", path=path
-        ) from error
+        raise fault(path, f"the parts of the model do not fit: {error}") from error
     return model
 
 
@@ -114,36 +110,27 @@ def _components(
     try:
         arrays, _ = open_arrays(path, verify=False, writable=True)
     except DataError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error}", path=path) from error
-    members, implicit = manifest["members"], manifest["implicit"]
+        raise fault(path, f"cannot be read: {error}") from error
     counts: dict[Axis, Array] = {
         axis: arrays.pop(f"{COUNTS}/{axis}") for axis in _AXES if f"{COUNTS}/{axis}" in arrays
     }
-    check_arrays(path, arrays, _expected(members, implicit))
-    loaded = [
-        saved_member(described, _with_prefix(f"members/{number}/", arrays))
-        for number, described in enumerate(members)
-    ]
-    tables = _with_prefix("implicit/", arrays)
-    return tuple(loaded), None if implicit is None else saved_model(implicit, tables), counts
-
-
-def _expected(members: list[Any], implicit: dict[str, Any] | None) -> dict[str, ArraySpec]:
+    members, implicit = manifest["members"], manifest["implicit"]
+    specs = {f"members/{number}": member_spec(member) for number, member in enumerate(members)}
+    if implicit is not None:
+        specs["implicit"] = saved_spec(implicit)
     expected = {
-        f"members/{number}/{name}": spec
-        for number, described in enumerate(members)
-        for name, spec in member_spec(described).items()
+        f"{part}/{name}": spec for part, by_name in specs.items() for name, spec in by_name.items()
     }
-    specs = {} if implicit is None else saved_spec(implicit)
-    return expected | {f"implicit/{name}": spec for name, spec in specs.items()}
-
-
-def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
+    check_arrays(path, arrays, expected)
+    tables = {
+        part: {name: arrays[f"{part}/{name}"] for name in by_name}
+        for part, by_name in specs.items()
     }
+    loaded = [
+        saved_member(member, tables[f"members/{number}"]) for number, member in enumerate(members)
+    ]
+    model = None if implicit is None else saved_model(implicit, tables["implicit"])
+    return tuple(loaded), model, counts
 
 
 def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Dataset:
@@ -157,8 +144,8 @@ def _context(manifest: dict[str, Any], paths: dict[str, Path]) -> Dataset:
         except DataError as error:
             raise CheckpointError(str(error), path=paths[CONTEXT]) from error
     else:
-        index, levels = np.empty(0, np.int32), np.empty(0, np.uint8)
-        context = make_dataset(index, index, levels, scale, none, none)
+        index = np.empty(0, np.int32)
+        context = make_dataset(index, index, index.astype(np.uint8), scale, none, none)
     return context.replace(
         scale=scale,
         source=str(manifest["source"]),

@@ -27,12 +27,6 @@ FILES = (WEIGHTS, CONTEXT, USERS, ITEMS, MANIFEST)
 COUNTS = "training_counts"
 """Prefix of the names of arrays with training ratings per user or item and level."""
 
-_EARLIER_FORMAT = "cfnade-checkpoint"  # of cfnade before 0.3
-_FIELDS = {
-    *("format", "version", "side", "members", "member_weights", "implicit", "scale"),
-    *("calibration", "calibration_of_new", "context", "source", "metadata", "versions"),
-    *("files", "check"),
-}
 _NO_CONTEXT = (
     "The ratings that the model conditions on and the ids of its rows were left out: predictions "
     "need the history of the user."
@@ -83,20 +77,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
         CheckpointError: The file is missing, damaged, edited, or of another format.
     """
     content = _parse(path)
-    number = content.get("version")
-    if content["format"] != FORMAT or number != VERSION or isinstance(number, bool):
-        raise CheckpointError(
-            f"{path}: was saved by cfnade {_saved_by(content)} in another format than that of "
-            f"cfnade {cfnade.__version__}; train the model again",
-            path=path,
+    version = content.get("version")
+    if content["format"] != FORMAT or version != VERSION or isinstance(version, bool):
+        versions = content.get("versions")
+        saved_by = versions.get("cfnade", "?") if isinstance(versions, dict) else "?"
+        raise fault(
+            path,
+            f"was saved by cfnade {saved_by} in another format than that of cfnade "
+            f"{cfnade.__version__}; train the model again",
         )
-    unchecked = {key: value for key, value in content.items() if key != "check"}
-    if set(content) != _FIELDS or content["check"] != digest_text(_dump(unchecked, sort_keys=True)):
-        raise CheckpointError(f"{path}: was damaged or edited; {_COPY_AGAIN}", path=path)
+    described = {key: value for key, value in content.items() if key != "check"}
+    if content.get("check") != digest_text(_dump(described, sort_keys=True)):
+        raise fault(path, f"was damaged or edited; {_COPY_AGAIN}")
     if isinstance(content["files"], dict) and (unknown := set(content["files"]) - set(FILES)):
-        raise CheckpointError(
-            f"{path}: lists the file {min(unknown)!r}, which no model has", path=path
-        )
+        raise fault(path, f"lists the file {min(unknown)!r}, which no model has")
     return content
 
 
@@ -104,16 +98,12 @@ def verify_files(files: Mapping[str, Any], paths: Mapping[str, Path]) -> None:
     """Raise a CheckpointError unless the files have the sizes and digests of the manifest."""
     for name, path in paths.items():
         if not path.is_file():
-            raise CheckpointError(f"{path}: is missing; {_COPY_AGAIN}", path=path)
+            raise fault(path, f"is missing; {_COPY_AGAIN}")
         size, expected = path.stat().st_size, files[name]["bytes"]
         if size < expected:
-            raise CheckpointError(
-                f"{path}: is truncated, {size:,} of {expected:,} bytes; {_COPY_AGAIN}", path=path
-            )
+            raise fault(path, f"is truncated, {size:,} of {expected:,} bytes; {_COPY_AGAIN}")
         if size > expected or digest_file(path) != files[name]["xxh3_128"]:
-            raise CheckpointError(
-                f"{path}: was damaged or comes from another save; {_COPY_AGAIN}", path=path
-            )
+            raise fault(path, f"was damaged or comes from another save; {_COPY_AGAIN}")
 
 
 def check_arrays(
@@ -121,37 +111,36 @@ def check_arrays(
 ) -> None:
     """Raise a CheckpointError unless the arrays have these names, dtypes and shapes."""
     if set(arrays) != set(expected):
-        raise CheckpointError(
-            f"{path}: holds the arrays {sorted(arrays)}; {MANIFEST} describes {sorted(expected)}",
-            path=path,
+        raise fault(
+            path, f"holds the arrays {sorted(arrays)}; {MANIFEST} describes {sorted(expected)}"
         )
     for name, array in arrays.items():
         dtype, shape = np.dtype(expected[name].dtype), expected[name].shape
         if (array.dtype, array.shape) != (dtype, shape):
-            raise CheckpointError(
-                f"{path}: {name} is {array.dtype} of shape {array.shape}; {MANIFEST} describes "
-                f"{dtype} of shape {shape}",
-                path=path,
+            raise fault(
+                path,
+                f"{name} is {array.dtype} of shape {array.shape}; {MANIFEST} describes {dtype} of "
+                f"shape {shape}",
             )
+
+
+def fault(path: Path, reason: str) -> CheckpointError:
+    """Return the error about a file."""
+    return CheckpointError(f"{path}: {reason}", path=path)
 
 
 def _parse(path: Path) -> dict[str, Any]:
     if not path.parent.is_dir():
-        raise CheckpointError(f"{path.parent}: is no folder; give the folder of a saved model")
+        raise fault(path.parent, "is no folder; give the folder of a saved model")
     if not path.is_file():
-        raise CheckpointError(f"{path.parent}: is no saved model: it holds no {path.name}")
+        raise fault(path.parent, f"is no saved model: it holds no {path.name}")
     try:
         content = json.loads(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not JSON ({str(error)[:120]}); {_COPY_AGAIN}") from error
-    if not isinstance(content, dict) or content.get("format") not in (FORMAT, _EARLIER_FORMAT):
-        raise CheckpointError(f"{path}: was not written by cfnade; give the folder of its model")
+        raise fault(path, f"is not JSON ({str(error)[:120]}); {_COPY_AGAIN}") from error
+    if not isinstance(content, dict) or not str(content.get("format")).startswith("cfnade-"):
+        raise fault(path, "was not written by cfnade; give the folder of its model")
     return content
-
-
-def _saved_by(content: Mapping[str, Any]) -> str:
-    versions = content.get("versions")
-    return str(versions.get("cfnade", "?")) if isinstance(versions, dict) else "?"
 
 
 def _describe_file(path: Path) -> dict[str, Any]:
@@ -185,17 +174,13 @@ _DTYPES = {"id": (pl.Int64, pl.String), "title": (pl.String,), "genres": (pl.Str
 def write_ids(path: Path, columns: Mapping[str, Array | None]) -> None:
     """Write ids, and titles and genres if known, as Parquet; strings are arrays of objects."""
     try:
-        frame = pl.DataFrame(
-            {
-                name: pl.Series(array.tolist(), dtype=pl.String)
-                if array.dtype == object
-                else pl.Series(array)
-                for name, array in columns.items()
-                if array is not None
-            }
-        )
+        series = {
+            name: pl.Series(array.tolist(), dtype=pl.String if array.dtype == object else pl.Int64)
+            for name, array in columns.items()
+            if array is not None
+        }
         memory = io.BytesIO()
-        frame.write_parquet(memory)
+        pl.DataFrame(series).write_parquet(memory)
     except (*_POLARS_ERRORS, UnicodeError, TypeError) as error:
         raise CheckpointError(f"{path.name}: ids or titles cannot be written: {error}") from error
     path.write_bytes(memory.getbuffer())
@@ -206,23 +191,21 @@ def read_ids(path: Path) -> Arrays:
     try:
         frame = pl.read_parquet(io.BytesIO(path.read_bytes()))
     except (*_POLARS_ERRORS, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be read as a table ({str(error)[:120]})", path=path
-        ) from error
+        raise fault(path, f"cannot be read as a table ({str(error)[:120]})") from error
     is_valid = "id" in frame.columns and all(
         name in _DTYPES and dtype in _DTYPES[name] and not frame[name].null_count()
         for name, dtype in frame.schema.items()
     )
     if not is_valid:
-        raise CheckpointError(
-            f"{path}: holds columns {dict(frame.schema)}; an id table has the column id and "
-            "optionally title and genres, without missing values",
-            path=path,
+        raise fault(
+            path,
+            f"holds columns {dict(frame.schema)}; an id table has the column id and optionally "
+            "title and genres, without missing values",
         )
     arrays = {name: _to_numpy(frame[name]) for name in frame.columns}
     ids = arrays["id"]
     if not bool(np.all(ids[1:] > ids[:-1])):
-        raise CheckpointError(f"{path}: its ids are not sorted", path=path)
+        raise fault(path, "its ids are not sorted")
     return arrays
 
 

@@ -5,6 +5,7 @@ Its last line holds a digest of the rest, so that an edited card is recognized a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ The code is MIT-licensed. The model is derived from its data, whose terms apply:
 def write_model_card(model: FittedModel, part: Path, folder: Path) -> None:
     """Write the card into `part`, unless `folder` holds an edited one."""
     if is_replaceable(folder / CARD):
-        (part / CARD).write_bytes(render(model).encode("utf-8", "replace"))
+        (part / CARD).write_text(render(model), encoding="utf-8")
 
 
 def is_replaceable(path: Path) -> bool:
@@ -76,7 +77,8 @@ def is_replaceable(path: Path) -> bool:
 
 def render(model: FittedModel) -> str:
     """Return the text of the card."""
-    source = " ".join(model.context.source.split())
+    printable = (char if char.isprintable() else " " for char in model.context.source)
+    source = " ".join("".join(printable).split())
     metrics = model.facts.get("valid") or {}
     metrics = metrics if {*_METRICS, "means_rmse"} <= {*metrics} else {}
     published = DATASETS.get(source.split(" ")[0])
@@ -89,30 +91,22 @@ def render(model: FittedModel) -> str:
         new_users="new users need ratings"
         if model.takes_histories
         else "it predicts only for users and items of its data",
-    ).encode("utf-8", "replace")
-    card = text.decode()
-    return f"{card}{_MARK}{digest_text(card)} -->\n"
+    )
+    return f"{text}{_MARK}{digest_text(text)} -->\n"
 
 
 def _model_index(source: str, metrics: Mapping[str, Any]) -> str:
-    """Return the YAML of the results, or nothing."""
+    """Return the YAML of the results, or nothing; JSON is YAML."""
     if not metrics:
         return ""
-    lines = ["model-index:", "- name: cfnade", "  results:", "  - task:", "      type: ratings"]
-    lines += ["    dataset:", f"      name: {_yaml_string(source or 'own data')}"]
-    lines += ["      type: ratings", "    metrics:"]
-    for name, words in _available(metrics).items():
-        lines += [f"    - type: {name}", f"      name: validation {words}"]
-        lines += [f"      value: {metrics[name]:.4f}"]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _yaml_string(text: str) -> str:
-    """Return a double-quoted YAML scalar."""
-    escaped = (
-        char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08X}" for char in text
-    )
-    return f'"{"".join(escaped)}"'
+    figures = [
+        {"type": name, "name": f"validation {words}", "value": round(metrics[name], 4)}
+        for name, words in _available(metrics).items()
+    ]
+    dataset = {"name": source or "own data", "type": "ratings"}
+    result = {"task": {"type": "ratings"}, "dataset": dataset, "metrics": figures}
+    index = json.dumps([{"name": "cfnade", "results": [result]}], ensure_ascii=False)
+    return f"model-index: {index}\n"
 
 
 def _available(metrics: Mapping[str, Any]) -> dict[str, str]:

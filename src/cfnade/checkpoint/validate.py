@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import numpy.typing as npt
 
+from cfnade._typing import Array
 from cfnade.components import Component
 from cfnade.components.base import other_axis
 from cfnade.exceptions import ModelError
@@ -59,7 +57,10 @@ def _check_member_weights(model: FittedModel) -> None:
 
 
 def _check_weights(model: FittedModel) -> None:
-    for component in _all_components(model):
+    parts: list[Component] = [c for m in model.members for c in m.components.values()]
+    if model.interaction_model is not None:
+        parts += model.interaction_model.components.values()
+    for component in parts:
         for name, spec in component.spec(component.config).items():
             array = component.arrays[name]
             if array.dtype != np.dtype(spec.dtype):
@@ -68,14 +69,7 @@ def _check_weights(model: FittedModel) -> None:
                 raise ModelError(f"{name} contains NaN or infinity; training diverged")
 
 
-def _all_components(model: FittedModel) -> Iterator[Component]:
-    for member in model.members:
-        yield from member.components.values()
-    if model.interaction_model is not None:
-        yield from model.interaction_model.components.values()
-
-
-def _all_finite(table: npt.NDArray[np.float32]) -> bool:
+def _all_finite(table: Array) -> bool:
     """Return whether all values are finite; usually one pass for the sum is enough."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(table.sum())) or bool(np.isfinite(table).all())
