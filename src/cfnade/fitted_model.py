@@ -24,53 +24,52 @@ Capability = Literal["ratings", "interactions", "histories", "context", "lists"]
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Members, whose distributions are averaged; each is a list of sides, whose scores are added.
+    """Members, whose rating distributions are averaged, and a model of interactions.
 
-    `context` holds the ratings that the model conditions on, and the id tables, the scale and the
-    titles of the whole data set. Without ratings in it (`has_context` false: a model shared without
-    them) only histories given in a call can be used.
+    `context` holds the ratings that predictions condition on, and the id tables, the scale and the
+    titles of the whole data set. Without ratings in it (`has_context` is false: a model shared
+    without them), predictions need the histories that a call gives.
     """
 
     members: tuple[Member, ...]
-    """How things are rated; none in a model of interactions, which have no ratings."""
+    """Members of the rating model; none in a model of interactions."""
     side: str
-    """What was asked for, such as "user", "item" or "both": a name, on which nothing depends."""
+    """The `side` that the model was trained with, for messages."""
     context: Dataset
     trained_on: Mapping[Axis, npt.NDArray[np.int64]]
-    """Training ratings of each user or item at each level, (n, K), where a side has weights for
-    them: of items if users are rows, of users if items are."""
+    """Training ratings of each user or item at each level, (n, K), where components have weights
+    for them: of items if users are rows, of users if items are."""
     calibration: Calibration | None = None
     has_context: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
-    """What to know about it: arguments, fingerprints, metrics, versions. All of it is JSON."""
+    """Metadata as JSON values: arguments, fingerprints, metrics, versions."""
     shares: tuple[tuple[float, float], ...] = ()
-    """What each member counts for people who were trained on, and for new ones; () is equally."""
+    """Weight of each member for users of the training data, and for new users; (): all equal."""
     interaction_model: InteractionModel | None = None
-    """Which items are taken up at all, if the model knows that."""
     calibration_of_new: Calibration | None = None
-    """For people who were not trained on, where it is another one."""
+    """Calibration for new users, if it differs."""
 
     @cached_property
     def rates(self) -> bool:
-        """Whether it knows how things are rated."""
+        """Whether the model predicts ratings."""
         return bool(self.members)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """What the rows of its sides are: users, items or both."""
+        """What the rows of its components are: users, items or both."""
         axes = dict.fromkeys(axis for member in self.members for axis in member.axes)
         return tuple(axes) if self.members else ("user",)
 
     @cached_property
     def takes_histories(self) -> bool:
-        """Whether it reads what a person rated, so that somebody new can be asked about."""
+        """Whether predictions use the ratings of the user, so that new users can be folded in."""
         return "user" in self.axes
 
     @cached_property
     def needs_times(self) -> bool:
-        """Whether a prediction needs to know when."""
-        sides = (side for member in self.members for side in member.components.values())
-        return any(side.needs_times for side in sides)
+        """Whether a prediction needs a timestamp."""
+        components = (c for member in self.members for c in member.components.values())
+        return any(component.needs_times for component in components)
 
     def require(self, *capabilities: Capability) -> None:
         """Raise a PredictionError if the model lacks a capability.
@@ -80,49 +79,52 @@ class FittedModel:
                 next; "histories": it takes new users by their ratings; "context": it was saved with
                 the ratings of known users; "lists": its predictions do not depend on the time.
         """
-        for capability in capabilities:
-            if not self._has(capability):
-                raise PredictionError(self._lacks(capability))
-
-    def _has(self, capability: Capability) -> bool:
-        return {
-            "ratings": self.rates,
-            "interactions": self.interaction_model is not None,
-            "histories": self.takes_histories,
-            "context": self.has_context,
-            "lists": not self.needs_times,
-        }[capability]
-
-    def _lacks(self, capability: Capability) -> str:
-        """Return the message for a missing capability."""
         give_history = "give a history, or use" if self.takes_histories else "use"
-        return {
-            "ratings": "this model was trained on interactions, so it predicts no ratings; use "
-            "recommend()",
-            "interactions": "this model has not learned interactions; train one with "
-            f"{option('learn_interactions', True)}",
-            "histories": "this model is item-based: it knows only the users of its training data "
-            f"and takes no history of a new user; train one with {option('side', 'user')} for that",
-            "context": "this model was saved without the ratings that it conditions on, so it "
-            f"knows no user; {give_history} a copy that was saved with its context",
-            "lists": "the predictions of this model depend on the time of the rating, so it makes "
-            "no lists or explanations; train one without timestamps for these",
-        }[capability]
+        checks: dict[Capability, tuple[bool, str]] = {
+            "ratings": (
+                self.rates,
+                "this model was trained on interactions, so it predicts no ratings; use "
+                "recommend()",
+            ),
+            "interactions": (
+                self.interaction_model is not None,
+                "this model has not learned interactions; train one with "
+                f"{option('learn_interactions', True)}",
+            ),
+            "histories": (
+                self.takes_histories,
+                "this model is item-based: it knows only the users of its training data and takes "
+                f"no history of a new user; train one with {option('side', 'user')} for that",
+            ),
+            "context": (
+                self.has_context,
+                "this model was saved without the ratings that it conditions on, so it knows no "
+                f"user; {give_history} a copy that was saved with its context",
+            ),
+            "lists": (
+                not self.needs_times,
+                "the predictions of this model depend on the time of the rating, so it makes no "
+                "lists or explanations; train one without timestamps for these",
+            ),
+        }
+        for capability in capabilities:
+            is_present, message = checks[capability]
+            if not is_present:
+                raise PredictionError(message)
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:
-        """Whether each user was not there in training. Returns (n,)."""
+        """Return whether each user was absent from the training data, (n,)."""
         counts = self.trained_on.get("user")
         if counts is None or not len(counts):
             return users < 0
         return np.asarray((users < 0) | (counts[users].sum(1) == 0))
 
     def counted_levels(self, axis: Axis) -> IntArray:
-        """Known ratings of each user or item at each level, counted once and not to be written to.
-        Returns (n, K)."""
+        """Return the ratings in the context of each user or item at each level, (n, K); cached."""
         return self.context.memo(("level counts", axis), lambda: self.context.level_counts(axis))
 
     def counts_for(self, ratings: Dataset) -> dict[Axis, IntArray]:
-        """Return `trained_on` by the ids of other ratings; nothing was counted of new ones."""
+        """Return `trained_on` by the ids of other ratings, with zeros for new ids."""
         counts = {}
         for axis, levels in self.trained_on.items():
             places = match_tables(ratings.ids(axis), self.context.ids(axis))
@@ -130,7 +132,7 @@ class FittedModel:
         return counts
 
     def extend(self, ratings: Dataset) -> FittedModel:
-        """Return the same weights with the ids of other ratings, which become the context.
+        """Return the model with other ratings as its context, and with their ids.
 
         A new user or item gets the mean of the trained columns.
         """
@@ -156,11 +158,11 @@ class FittedModel:
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:
-        """How often each level came in training. Returns (K,)."""
+        """Relative frequency of each level in the training data, (K,)."""
         counts = next(iter(self.trained_on.values())).sum(0)
         return np.asarray(counts / counts.sum())
 
 
 def trained_on(axes: tuple[Axis, ...], ratings: Dataset) -> dict[Axis, npt.NDArray[np.int64]]:
-    """The counts that a model with such rows keeps of its training ratings."""
-    return {other: ratings.level_counts(other) for other in map(other_axis, axes)}
+    """Return the counts of training ratings that a model with such rows stores."""
+    return {other_axis(axis): ratings.level_counts(other_axis(axis)) for axis in axes}

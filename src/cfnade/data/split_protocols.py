@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade._typing import IndexArray
-from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Dataset, LabelArray, TimeArray
 from cfnade.exceptions import DataError
 
@@ -215,11 +214,8 @@ def by_users(dataset: Dataset, seed: int, n_fold_in: int) -> LabelArray:
     # Rank each user's ratings by random keys; the first are folded in.
     keys = random_keys(len(positions), (seed, _FOLD_IN_STREAM))
     shuffled = positions[np.argsort(keys, kind="stable")]
-    order = stable_order(dataset.users[shuffled], dataset.n_users)
-    grouped = shuffled if order is None else shuffled[order]
-    sizes = counts[held]
-    rank = np.arange(len(grouped)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    labels[grouped[rank < n_fold_in]] = FOLD_IN
+    rank = rank_in_row(dataset.users[shuffled])
+    labels[shuffled[rank < n_fold_in]] = FOLD_IN
     return labels
 
 
@@ -232,10 +228,10 @@ def by_last(dataset: Dataset, count: int) -> LabelArray:
         )
     if count == 0:
         raise DataError("last:0 leaves nothing to test; write last:1 or more")
-    order = np.lexsort((dataset.times, dataset.users))  # stable: later in the file is newer
-    sizes = np.bincount(dataset.users, minlength=dataset.n_users)
+    newest_first = np.argsort(dataset.times, kind="stable")[::-1]  # ties: later in the file
     n_newer = np.empty(len(dataset), np.int64)  # ratings of the same user that are newer
-    n_newer[order] = np.repeat(np.cumsum(sizes), sizes) - 1 - np.arange(len(dataset))
+    n_newer[newest_first] = rank_in_row(dataset.users[newest_first])
+    sizes = np.bincount(dataset.users, minlength=dataset.n_users)
     enough = (sizes > 2 * count)[dataset.users]
     if not enough.any():
         raise DataError(
@@ -289,6 +285,15 @@ def _liang_answers(dataset: Dataset, likes: BoolArray, seed: int) -> IndexArray:
         if len(row) >= _LIANG_FEWEST
     ]
     return np.concatenate([positions[:0], *answers])
+
+
+def rank_in_row(rows: IndexArray) -> npt.NDArray[np.int64]:
+    """Return how many earlier entries have the same row, (n,)."""
+    order = np.argsort(rows, kind="stable")
+    grouped = rows[order]
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - np.searchsorted(grouped, grouped)
+    return rank
 
 
 def label_test(test: BoolArray) -> LabelArray:

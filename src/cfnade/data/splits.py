@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
-from cfnade._typing import IndexArray
 from cfnade.data import split_protocols
 from cfnade.data.dataset import Dataset, LabelArray, match_ids, pair_keys
 from cfnade.data.merge import merge
@@ -32,6 +31,7 @@ from cfnade.data.split_protocols import (
     add_validation,
     choose_positions,
     label_test,
+    rank_in_row,
 )
 from cfnade.exceptions import DataError
 from cfnade.utils.safetensors_io import digest, digest_text
@@ -103,7 +103,7 @@ def split(dataset: Dataset, name: str) -> Split:
     kind, form, arguments = _parse(name)
     labels = form.rule(dataset, *arguments)
     texts = [_plain(argument) for argument in arguments]
-    if form.brief and texts[-len(form.defaults) :] == list(form.defaults):
+    if form.is_brief and texts[-len(form.defaults) :] == list(form.defaults):
         texts = texts[: -len(form.defaults)]
     return apply_labels(dataset, labels, ":".join([kind, *texts]))
 
@@ -193,7 +193,7 @@ def split_movielens_100k(dataset: Dataset, name: str, complete: Dataset | None =
             'published order: choose another split, such as "paper:1"'
         )
     if name in ("ua", "ub"):
-        rank, first = _rank_in_row(complete.users), 0 if name == "ua" else 10
+        rank, first = rank_in_row(complete.users), 0 if name == "ua" else 10
         test = (rank >= first) & (rank < first + 10)
     else:
         fifth, number = len(complete) // 5, int(name[1:])
@@ -207,15 +207,6 @@ def split_movielens_100k(dataset: Dataset, name: str, complete: Dataset | None =
 def _pairs_digest(dataset: Dataset) -> str:
     ids = (dataset.user_ids[dataset.users], dataset.item_ids[dataset.items])
     return digest_text(" ".join(map(digest, ids)))
-
-
-def _rank_in_row(rows: IndexArray) -> npt.NDArray[np.int64]:
-    """Return how many earlier entries have the same row, (n,)."""
-    order = np.argsort(rows, kind="stable")
-    grouped = rows[order]
-    rank = np.empty(len(rows), np.int64)
-    rank[order] = np.arange(len(rows)) - np.searchsorted(grouped, grouped)
-    return rank
 
 
 def _matching_rows(dataset: Dataset, complete: Dataset) -> npt.NDArray[np.int64]:
@@ -237,34 +228,40 @@ def _pair(dataset: Dataset, row: int) -> str:
 
 @dataclass(frozen=True)
 class _Form:
-    fields: tuple[str, ...]
+    usage: str
+    """Its name with the fields, of which those in brackets may be left out."""
     rule: Callable[..., LabelArray]
     example: str
-    defaults: tuple[str, ...] = ()  # of the last fields
-    brief: bool = False  # whether the split's name leaves them out
+    defaults: tuple[str, ...] = ()
+    """Values of the fields in brackets."""
+    is_brief: bool = False
+    """Whether the name of the split leaves out fields with their defaults."""
 
-    def usage(self, kind: str) -> str:
-        needed = len(self.fields) - len(self.defaults)
-        return kind + "".join(
-            f":{field}" if i < needed else f"[:{field}]" for i, field in enumerate(self.fields)
-        )
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields."""
+        return re.findall(r"[A-Z_]+", self.usage)
 
 
 _FORMS = {
-    "all": _Form((), split_protocols.everything, "all"),
-    "paper": _Form(("SEED",), split_protocols.paper, "paper:1"),
-    "authors": _Form(("SEED",), split_protocols.authors, "authors:1234"),
-    "authors-code": _Form(("SEED",), split_protocols.authors_code, "authors-code:1234"),
-    "kfold": _Form(("K", "I", "SEED"), split_protocols.kfold, "kfold:5:0", ("0",)),
-    "time": _Form(("TEST_FRACTION",), split_protocols.by_time, "time:0.1", ("0.1",)),
-    "users": _Form(("SEED", "FOLD_IN"), split_protocols.by_users, "users:1:10", ("10",)),
-    "last": _Form(("COUNT",), split_protocols.by_last, "last:1", ("1",)),
+    "all": _Form("all", split_protocols.everything, "all"),
+    "paper": _Form("paper:SEED", split_protocols.paper, "paper:1"),
+    "authors": _Form("authors:SEED", split_protocols.authors, "authors:1234"),
+    "authors-code": _Form("authors-code:SEED", split_protocols.authors_code, "authors-code:1234"),
+    "kfold": _Form("kfold:K:I[:SEED]", split_protocols.kfold, "kfold:5:0", ("0",)),
+    "time": _Form("time[:TEST_FRACTION]", split_protocols.by_time, "time:0.1", ("0.1",)),
+    "users": _Form("users:SEED[:FOLD_IN]", split_protocols.by_users, "users:1:10", ("10",)),
+    "last": _Form("last[:COUNT]", split_protocols.by_last, "last:1", ("1",)),
     "liang": _Form(
-        ("HELD", "SEED"), split_protocols.by_liang, "liang:600", (str(LIANG_SEED),), brief=True
+        "liang:HELD[:SEED]",
+        split_protocols.by_liang,
+        "liang:600",
+        (str(LIANG_SEED),),
+        is_brief=True,
     ),
 }
 
-SPLITS = tuple(form.usage(kind) for kind, form in _FORMS.items())
+SPLITS = tuple(form.usage for form in _FORMS.values())
 """The names of protocols with their arguments, for messages."""
 
 
@@ -282,7 +279,7 @@ def _parse(name: str) -> tuple[str, _Form, list[int | Fraction]]:
     if not needed <= len(texts) <= len(form.fields):
         raise DataError(
             f"split {name!r} has {len(texts)} values after {kind!r}; "
-            f"write {form.usage(kind)}, for example {form.example}"
+            f"write {form.usage}, for example {form.example}"
         )
     texts += form.defaults[len(texts) - needed :]
     return kind, form, [_argument(*pair, name) for pair in zip(form.fields, texts, strict=True)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,15 @@ def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
     for name in TABLES:
         if (array := getattr(dataset, name)) is not None:
             tables |= pack(name, array)
-    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-        name: (dtype, (len(dataset),)) for name, dtype in dataset.dtypes.items()
-    }
-    shapes |= {name: (array.dtype, array.shape) for name, array in tables.items()}
-    write_chunks(
+    save_columns(
         path,
-        shapes,
-        lambda name: [tables[name]] if name in tables else (c for (c,) in dataset.chunks(name)),
-        _metadata(dataset.scale, dataset.source, description),
+        dataset.scale,
+        dataset.dtypes,
+        len(dataset),
+        lambda name: (chunk for (chunk,) in dataset.chunks(name)),
+        tables,
+        source=dataset.source,
+        description=description,
     )
 
 
@@ -85,46 +85,44 @@ def open_dataset(path: Path, *, verify: bool = True) -> tuple[Ratings | Interact
         raise DataError(f"{path}: cannot be read as saved ratings: {error}") from error
 
 
-def save_chunks(
+def save_columns(
     path: Path,
     scale: Scale,
+    dtypes: Mapping[str, npt.DTypeLike],
     count: int,
     chunks: Callable[[str], Iterable[Array]],
+    tables: Mapping[str, Array] | None = None,
     *,
-    weighted: bool = False,
+    source: str = "",
+    description: str = "",
 ) -> None:
-    """Write a data set without ids whose columns come in chunks, by name.
+    """Write a data set whose columns come in chunks, and so may exceed memory.
 
     Args:
         path: File to write; `Dataset.open` maps it into memory.
         scale: Scale of the levels.
+        dtypes: Types of the columns: users, items, levels and, if present, times, weights.
         count: Number of rows.
-        chunks: Returns the chunks of a column: users, items, levels or weights.
-        weighted: Whether there are weights.
+        chunks: Returns the chunks of a column, by name.
+        tables: Ids, titles and genres as `pack` returns them; None: no ids.
+        source: Name of the published data set.
+        description: What was recognized when the source was parsed.
     """
-    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
-        "users": (np.int32, (count,)),
-        "items": (np.int32, (count,)),
-        "levels": (np.uint8, (count,)),
+    if tables is None:
+        tables = {"user_ids": np.empty(0, np.int64), "item_ids": np.empty(0, np.int64)}
+    specs: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
+        name: (dtype, (count,)) for name, dtype in dtypes.items()
     }
-    if weighted:
-        shapes["weights"] = (np.float32, (count,))
-    none = {"user_ids": (np.int64, (0,)), "item_ids": (np.int64, (0,))}
-    write_chunks(
-        path,
-        shapes | none,
-        lambda name: () if name in none else chunks(name),
-        _metadata(scale, "", ""),
-    )
-
-
-def _metadata(scale: Scale, source: str, description: str) -> dict[str, str]:
-    return _FORMAT | {
+    specs |= {name: (array.dtype, array.shape) for name, array in tables.items()}
+    metadata = _FORMAT | {
         "scale": json.dumps(scale.values),
         "edges": json.dumps(scale.edges),
         "source": source,
         "note": description,
     }
+    write_chunks(
+        path, specs, lambda name: [tables[name]] if name in tables else chunks(name), metadata
+    )
 
 
 # -- cache ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from cfnade.checkpoint.manifest import (
 from cfnade.components import Member
 from cfnade.components.base import Axis, other_axis
 from cfnade.components.new_member import saved_member
-from cfnade.data.storage import save_chunks
+from cfnade.data.storage import save_columns
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import Array
 from cfnade.distributed.rank_data import RankSplit, sizes_only
@@ -181,7 +181,10 @@ def _write_context(split: RankSplit, path: Path) -> None:
                 yield array
 
     count = shards.sizes["train"] + shards.sizes["valid"]
-    save_chunks(path, shards.scale, count, chunks, weighted=shards.weighted)
+    dtypes = {"users": np.int32, "items": np.int32, "levels": np.uint8}
+    if shards.weighted:
+        dtypes["weights"] = np.float32
+    save_columns(path, shards.scale, dtypes, count, chunks)
 
 
 def _described(

@@ -56,18 +56,13 @@ class Memo:
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the value of a key; it is computed once, while other threads wait for it."""
-        known = self.__dict__.get("_memo_entries", {}).get(key)
-        if known is not None and known[1]:  # no lock is needed any more
-            found: T = known[1][0]
-            return found
-        with self.__dict__.setdefault("_memo_lock", PicklableLock()):
-            entries = self.__dict__.setdefault("_memo_entries", {})
-            lock, values = entries.setdefault(key, (PicklableLock(), []))
-        with lock:
-            if not values:
-                values.append(compute())
-            value: T = values[0]
-            return value
+        entries: dict[Hashable, tuple[Any, list[T]]] = self.__dict__.setdefault("_memo", {})
+        lock, values = entries.get(key) or entries.setdefault(key, (threading.RLock(), []))
+        if not values:
+            with lock:
+                if not values:
+                    values.append(compute())
+        return values[0]
 
     def __getstate__(self) -> Any:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_memo_lock", "_memo_entries")}
+        return {k: v for k, v in self.__dict__.items() if k != "_memo"}
