@@ -181,7 +181,7 @@ def _write_context(split: RankSplit, path: Path) -> None:
                 yield array
 
     count = shards.sizes["train"] + shards.sizes["valid"]
-    dtypes = {"users": np.int32, "items": np.int32, "levels": np.uint8}
+    dtypes: dict[str, type] = {"users": np.int32, "items": np.int32, "levels": np.uint8}
     if shards.weighted:
         dtypes["weights"] = np.float32
     save_columns(path, shards.scale, dtypes, count, chunks)
