@@ -1,4 +1,4 @@
-"""Partitions hold every rating once, in that of its column, with its position in its row."""
+"""Ranks read every rating once, with its position in its row, from verified partitions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from tests.distributed.sharded import cells_of, csv_file, lines, parquet_file, sharded
 
@@ -32,96 +30,45 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> ShardedRatings:
     return sharded(folder / "out", file, valid=0.2, test=0.1, seed=7, side="both")
 
 
-def split_of(seed: int, user: int, item: str, valid: float, test: float) -> str:
+def split_of(user: int, item: str, seed: int = 7, valid: float = 0.2, test: float = 0.1) -> str:
     share = int(hashlib.md5(f"{seed}:{user}:{item}".encode()).hexdigest()[:8], 16) / 16**8
     return "test" if share < test else "valid" if share < test + (1 - test) * valid else "train"
 
 
-def expected() -> list[tuple[int, int, int, str]]:
-    """User, item, level and split of all ratings by index, in the order of both."""
+def expected_cells(side: Axis, split: str) -> list[tuple[int, int, int, int]]:
+    """Row, column, level and position in the row of the ratings of a split."""
     users, items = sorted({u for u, _, _ in LINES}), sorted({i for _, i, _ in LINES})
-    found = []
+    cells = []
     for user, item, star in LINES:
-        at = users.index(user), items.index(item)
-        found.append((*at, int(star) - 1, split_of(7, user, item, 0.2, 0.1)))
-    return sorted(found)
+        if split_of(user, item) == split:
+            cell = users.index(user), items.index(item)
+            cells.append((*(cell if side == "user" else cell[::-1]), int(star) - 1))
+    sizes: Counter[int] = Counter()
+    positioned = []
+    for row, column, level in sorted(cells):
+        positioned.append((row, column, level, sizes[row]))
+        sizes[row] += 1
+    return positioned
 
 
-def in_part(shards: ShardedRatings, side: Axis, part: int) -> list[tuple[int, int, int, str]]:
-    found: list[tuple[int, int, int, str]] = []
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+@pytest.mark.parametrize("side", SIDES)
+def test_every_rating_is_on_the_rank_of_its_column_with_its_position(
+    shards: ShardedRatings, side: Axis, size: int
+) -> None:
     for split in SPLITS:
-        for file in (shards.folder / side / f"split={split}" / f"part={part}").glob("*.parquet"):
-            frame = pl.read_parquet(file, hive_partitioning=False)
-            names = ("row_idx", "column_idx") if side == "user" else ("column_idx", "row_idx")
-            columns = [frame[name].to_list() for name in (*names, "level")]
-            found += [(*cell, split) for cell in zip(*columns, strict=True)]
-    return found
-
-
-@pytest.mark.parametrize("side", SIDES)
-def test_every_rating_is_in_exactly_one_part_the_one_of_its_column(
-    shards: ShardedRatings, side: Axis
-) -> None:
-    together = []
-    for part in range(PARTS):
-        mine = in_part(shards, side, part)
-        columns = [item if side == "user" else user for user, item, _, _ in mine]
-        assert {column % PARTS for column in columns} <= {part}
-        together += mine
-    assert sorted(together) == expected()
-
-
-@pytest.mark.parametrize("side", SIDES)
-def test_places_count_the_training_ratings_of_whole_rows(
-    shards: ShardedRatings, side: Axis
-) -> None:
-    rows: dict[int, list[int]] = {}
-    for user, item, _, division in expected():
-        row, column = (user, item) if side == "user" else (item, user)
-        if division == "train":
-            rows.setdefault(row, []).append(column)
-    own = shards.load(side, "train")
-    for row, (a, b) in enumerate(zip(own.rows.offsets, own.rows.offsets[1:], strict=False)):
-        assert own.rows.columns[a:b].tolist() == sorted(rows.get(row, []))
-        assert own.position_in_row[a:b].tolist() == list(range(b - a))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
-@pytest.mark.parametrize("side", SIDES)
-def test_ranks_share_out_columns_and_ratings(shards: ShardedRatings, side: Axis, size: int) -> None:
-    whole = shards.load(side, "train")
-    cells, met = Counter[tuple[Any, ...]](), []
-    for rank in range(size):
-        own = shards.load(side, "train", rank, size)
-        met += own.columns.tolist()
-        assert set(owner_of(size, own.columns)) <= {rank}
-        rows = own.row_indices
-        levels, places = own.rows.levels.tolist(), own.position_in_row.tolist()
-        columns = own.columns[own.rows.columns].tolist()
-        cells.update(zip(rows.tolist(), columns, levels, places, strict=True))
-    assert sorted(met) == list(range(whole.rows.n_columns))
-    arrays = whole.row_indices, whole.rows.columns, whole.rows.levels, whole.position_in_row
-    assert cells == Counter(zip(*(array.tolist() for array in arrays), strict=True))
-
-
-@pytest.mark.parametrize("division", ["valid", "test"])
-def test_ranks_share_out_what_is_held_back(shards: ShardedRatings, division: str) -> None:
-    found = []
-    for rank in range(3):
-        held = shards.load("item", division, rank, 3)
-        users, levels = held.columns[held.rows.columns].tolist(), held.rows.levels.tolist()
-        found += list(zip(users, held.row_indices.tolist(), levels, strict=True))
-    assert sorted(found) == [cell[:3] for cell in expected() if cell[3] == division]
-
-
-def test_shares_of_divisions_are_what_was_asked_for(shards: ShardedRatings) -> None:
-    assert sum(shards.sizes.values()) == 600
-    assert 30 <= shards.sizes["test"] <= 90  # 60 with a deviation of 7
-    assert 70 <= shards.sizes["valid"] <= 150  # 108 with one of 9
-
-
-def test_all_ratings_come_back_under_their_raw_ids(shards: ShardedRatings) -> None:
-    assert cells_of(shards, *SPLITS) == {(u, i): star for u, i, star in LINES}
+        cells, all_columns = [], []
+        for rank in range(size):
+            part = shards.load(side, split, rank, size)
+            all_columns += part.columns.tolist()
+            assert set(owner_of(size, part.columns)) <= {rank}
+            columns = part.columns[part.rows.columns]
+            arrays = part.row_indices, columns, part.rows.levels, part.position_in_row
+            cells += list(zip(*(array.tolist() for array in arrays), strict=True))
+            if size == 1:
+                assert cells == sorted(cells)
+        assert sorted(cells) == expected_cells(side, split)
+        assert sorted(all_columns) == list(range(len(ITEMS if side == "user" else USERS)))
 
 
 def test_one_process_has_the_rows_of_the_shards(shards: ShardedRatings) -> None:

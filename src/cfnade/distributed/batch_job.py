@@ -31,7 +31,7 @@ from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.distributed.backends import check_engine, ray_session, spark_session
 from cfnade.distributed.batch_inference import BatchPredictor, Task, load_predictor
-from cfnade.distributed.input_files import job_difference, list_files
+from cfnade.distributed.input_files import file_stamps, job_difference, list_files
 from cfnade.evaluation.evaluate import BUCKET_BOUNDS, Bucket
 from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.utils.files import atomic_write, write_text
@@ -115,7 +115,7 @@ def _describe_job(predictor: BatchPredictor, inputs: Any, engine: str) -> dict[s
     """Return everything that the results depend on."""
     files: Any = ALL
     if inputs != ALL:
-        files = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in list_files(inputs)]
+        files = file_stamps(list_files(inputs))
     elif predictor.task != "recommend":
         raise PredictionError(f"{ALL!r} is for recommend; give the pairs to {predictor.task}")
     return {

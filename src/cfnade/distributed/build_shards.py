@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,13 @@ from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
 from cfnade.data.scale import INTERACTIONS, Scale, bin_scale, infer_scale, parse_scale
 from cfnade.data.validate import Duplicates, keep_positive
-from cfnade.distributed.input_files import check_file, iter_tables, list_files
+from cfnade.distributed.input_files import (
+    check_file,
+    file_stamps,
+    iter_tables,
+    job_difference,
+    list_files,
+)
 from cfnade.distributed.shards import AXES, MANIFEST, PARTS, SPLITS, ShardedRatings, manifest_of
 from cfnade.distributed.sql import SqlEngine, open_sql
 from cfnade.exceptions import DataError
@@ -112,7 +118,8 @@ def build_shards(
         return shards
     _begin(folder, job)
     with closing(open_sql(engine, folder / WORK, n_workers, memory_limit)) as sql:
-        manifest = _write(sql, folder, files, shard_options, job, log)
+        written = _write(sql, folder, files, shard_options, loading, log)
+    manifest = manifest_of(folder, sides=shard_options.sides, job=job, **written)
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     shutil.rmtree(folder / WORK)
     return ShardedRatings.open(folder)
@@ -123,15 +130,25 @@ def _write(
     folder: Path,
     files: Sequence[Path],
     shard_options: ShardOptions,
-    job: Note,
+    loading: LoadOptions,
     log: Callable[[str], None],
 ) -> Note:
-    """Read the files, run the statements and write all but the manifest, which is returned."""
-    options = job["options"], job["loading"]
-    tasks = [(folder / WORK, number, file, *options) for number, file in enumerate(files)]
-    facts = _Facts(sql.read_files(_read_file, tasks), files, shard_options, sql)
-    for line in facts.lines:
+    """Read the files, run the statements and write all files; return entries of the manifest."""
+    tasks = [
+        (folder / WORK, number, file, shard_options, loading) for number, file in enumerate(files)
+    ]
+    notes = sql.read_files(_read_file, tasks)
+    chunks = [chunk for note in notes for chunk in note["chunks"]]
+    assumptions = [chunk["assumed"] for chunk in chunks if chunk["assumed"]]
+    for line in [*(line for note in notes for line in note["skipped"]), *assumptions[:1]]:
         log(line)
+    if not chunks and shard_options.min_rating is not None:
+        raise DataError(
+            f"min_rating={shard_options.min_rating:g}: no rating is as high; give a lower one"
+        )
+    if not chunks:
+        raise DataError(f"{files[0]} …: no ratings in {len(files)} files")
+    facts = _facts(chunks, shard_options, sql)
     _create_tables(sql, facts, shard_options)
     counts = dict(sql.rows("SELECT split, count(*) FROM cells GROUP BY split"))
     sizes = {split: int(counts.get(number, 0)) for number, split in enumerate(SPLITS)}
@@ -140,32 +157,33 @@ def _write(
             f"no rating is left to train on of {sum(sizes.values()):,}; give smaller valid= "
             "and test="
         )
+    weighted = facts.implicit and bool(sql.rows("SELECT 1 FROM cells WHERE weight <> 1 LIMIT 1"))
     for axis in shard_options.sides:
-        _write_parts(sql, folder, axis, facts)
+        _write_parts(sql, folder, axis, weighted)
     for axis in AXES:
         _publish(sql, folder / "ids" / axis, f"SELECT idx, id FROM {axis}s ORDER BY idx")
-    return manifest_of(
-        folder,
-        sizes=sizes,
-        counts={axis: int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0]) for axis in AXES},
-        scale=facts.scale,
-        weighted=facts.weighted,
-        sides=shard_options.sides,
-        job=job,
-    )
+    return {
+        "sizes": sizes,
+        "counts": {axis: int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0]) for axis in AXES},
+        "scale": facts.scale,
+        "weighted": weighted,
+    }
 
 
 # -- the folder -----------------------------------------------------------------------------------
 
 
 def _job(files: Sequence[Path], shard_options: ShardOptions, loading: LoadOptions) -> Note:
-    """Return all that the result depends on: a file that changed makes another job."""
-    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    job = {"inputs": stats, "options": asdict(shard_options), "loading": asdict(loading)}
-    return dict(json.loads(json.dumps(job)))
+    """Return all that the result depends on."""
+    return {
+        "options": asdict(shard_options),
+        "loading": asdict(loading),
+        "inputs": file_stamps(files),
+    }
 
 
 def _begin(folder: Path, job: Note) -> None:
+    """Record the job in an empty folder, or raise unless the folder holds the same job."""
     file = folder / WORK / JOB
     if file.exists():
         try:
@@ -184,21 +202,11 @@ def _begin(folder: Path, job: Note) -> None:
 
 
 def _check_same_job(folder: Path, earlier: Note, job: Note) -> None:
-    for part in ("options", "loading"):
-        for name, value in job[part].items():
-            if earlier[part].get(name) != value:
-                before = earlier[part].get(name)
-                _refuse(folder, f"{name} was {before!r} and is {value!r}")
-    changed = {tuple(entry) for entry in earlier["inputs"]} ^ {tuple(e) for e in job["inputs"]}
-    if changed:
-        _refuse(folder, f"{min(changed)[0]} is new, gone or changed")
-
-
-def _refuse(folder: Path, difference: str) -> None:
-    raise DataError(
-        f"{folder}: holds another job: {difference}; give --overwrite to replace it, or another "
-        "folder with --out"
-    )
+    if difference := job_difference(earlier, job):
+        raise DataError(
+            f"{folder}: holds another job: {difference}; give --overwrite to replace it, or "
+            "another folder with --out"
+        )
 
 
 def clear(folder: Path) -> None:
@@ -211,36 +219,33 @@ def clear(folder: Path) -> None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _read_file(work: Path, number: int, file: Path, shard_options: Note, loading: Note) -> Note:
+def _read_file(
+    work: Path, number: int, file: Path, options: ShardOptions, loading: LoadOptions
+) -> Note:
     """Write the rows of a file as chunks; return what they hold, now or from an earlier run."""
     note_file = work / "chunks" / f"{number:05d}.json"
     if note_file.exists():
         return dict(json.loads(note_file.read_text()))
-    options, reading = ShardOptions(**shard_options), LoadOptions(**_tuples(loading))
     scale = None if options.scale is None else parse_scale(options.scale)
     chunks, skipped, position = [], [], number << 40
-    for block, (table, description) in enumerate(iter_tables(file, reading)):
+    for block, (table, description) in enumerate(iter_tables(file, loading)):
         if description:
             skipped.append(f"{file}: {description}")
         checked = _check_block(table, options, scale)
         if checked is None:
             continue
-        name = f"{number:05d}-{block:04d}.parquet"
+        name, frame = f"{number:05d}-{block:04d}.parquet", checked.frame
         with atomic_write(work / "chunks" / name) as target:
-            _plain_columns(checked.frame, position).write_parquet(target, compression="lz4")
+            _plain_columns(frame, position).write_parquet(target, compression="lz4")
         position += len(checked)
-        kinds = {axis: "text" if _is_text(checked.frame[axis]) else "integer" for axis in AXES}
-        stated = None if table.scale is None else [table.scale.values, table.scale.edges]
-        chunks.append({"name": name, "kinds": kinds, "rows": len(checked), "scale": stated})
-        chunks[-1] |= {"implicit": checked.implicit, "assumed": table.assumed}
-        chunks[-1]["weighted"] = "weight" in checked.frame.columns
+        chunk: Note = {"name": name, "file": str(file), "assumed": table.assumed}
+        chunk["kinds"] = {axis: "text" if _is_text(frame[axis]) else "integer" for axis in AXES}
+        chunk["scale"] = table.scale and [table.scale.values, table.scale.edges]
+        chunk |= {"implicit": checked.implicit, "weighted": "weight" in frame.columns}
+        chunks.append(chunk)
     note: Note = {"chunks": chunks, "skipped": skipped}
     write_text(note_file, json.dumps(note))
     return note
-
-
-def _tuples(loading: Note) -> Note:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in loading.items()}
 
 
 def _is_text(ids: pl.Series) -> bool:
@@ -259,9 +264,7 @@ def _check_block(table: RawTable, options: ShardOptions, scale: Scale | None) ->
                     f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale}; give "
                     "the scale that this data uses with scale="
                 )
-        if options.min_rating is not None and (
-            not len(values) or values.max() < options.min_rating
-        ):
+        if options.min_rating is not None and not (values >= options.min_rating).any():
             return None
     if options.min_rating is not None:
         table = keep_positive(table, options.min_rating)
@@ -270,59 +273,53 @@ def _check_block(table: RawTable, options: ShardOptions, scale: Scale | None) ->
 
 def _plain_columns(frame: pl.DataFrame, first: int) -> pl.DataFrame:
     """Return the columns that the statements use; `source` counts rows from `first`."""
-    ids = [
-        pl.col(axis).cast(pl.String if _is_text(frame[axis]) else pl.Int64).alias(f"{axis}_id")
+    ids = {
+        f"{axis}_id": pl.col(axis).cast(pl.String if _is_text(frame[axis]) else pl.Int64)
         for axis in AXES
-    ]
-    numbers = [
-        (pl.col(name) if name in frame.columns else pl.lit(1.0)).cast(pl.Float64).alias(name)
+    }
+    numbers = {
+        name: (pl.col(name) if name in frame.columns else pl.lit(1.0)).cast(pl.Float64)
         for name in ("rating", "weight")
-    ]
-    source = pl.int_range(first, first + len(frame), dtype=pl.Int64).alias("source")
-    return frame.select(*ids, *numbers, source)
+    }
+    source = pl.int_range(first, first + len(frame), dtype=pl.Int64)
+    return frame.select(**ids, **numbers, source=source)
 
 
 # -- what all files hold together -----------------------------------------------------------------
 
 
-class _Facts:
-    """What the statements depend on: the scale, types of ids, weights."""
+class _Facts(NamedTuple):
+    """What the statements depend on."""
 
-    def __init__(
-        self, notes: Sequence[Note], files: Sequence[Path], options: ShardOptions, sql: SqlEngine
-    ) -> None:
-        self.lines = [line for note in notes for line in note["skipped"]]
-        chunks = [
-            chunk | {"file": str(file)}
-            for note, file in zip(notes, files, strict=True)
-            for chunk in note["chunks"]
-        ]
-        if not chunks:
-            if options.min_rating is not None:
-                raise DataError(
-                    f"min_rating={options.min_rating:g}: no rating is as high; give a lower one"
-                )
-            raise DataError(f"{files[0]} …: no ratings in {len(files)} files")
-        self.implicit = _agreed(chunks, "implicit", _MIXED_RATINGS)
-        has_weights = _agreed(chunks, "weighted", _MIXED_WEIGHTS) and self.implicit
-        self.amount = "sum(weight)" if has_weights else "CAST(count(*) AS DOUBLE)"
-        self.lines += [chunk["assumed"] for chunk in chunks if chunk["assumed"]][:1]
-        self.relation = sql.ratings(chunks)
-        self.scale = INTERACTIONS if self.implicit else self._find_scale(chunks, options, sql)
-        self.weighted = False
+    relation: str
+    """SQL for the rows of all files."""
+    scale: Scale
+    implicit: bool
+    has_weights: bool
 
-    def _find_scale(self, chunks: Sequence[Note], options: ShardOptions, sql: SqlEngine) -> Scale:
-        """Return the scale as given, as all files state it, or the grid that holds all ratings."""
-        if options.scale is not None:
-            return parse_scale(options.scale)
-        if options.bins is not None:
-            low, high = sql.rows(f"SELECT min(rating), max(rating) FROM {self.relation}")[0]
-            return bin_scale(options.bins, float(low), float(high))
-        stated = {repr(chunk["scale"]): chunk["scale"] for chunk in chunks}
-        if len(stated) == 1 and (saved := next(iter(stated.values()))) is not None:
-            return Scale.saved(*saved)
-        distinct = sql.rows(f"SELECT DISTINCT rating FROM {self.relation}")
-        return infer_scale(np.array([value for (value,) in distinct], np.float64))
+
+def _facts(chunks: Sequence[Note], options: ShardOptions, sql: SqlEngine) -> _Facts:
+    implicit = _agreed(chunks, "implicit", _MIXED_RATINGS)
+    has_weights = _agreed(chunks, "weighted", _MIXED_WEIGHTS) and implicit
+    relation = sql.ratings(chunks)
+    scale = INTERACTIONS if implicit else _find_scale(chunks, relation, options, sql)
+    return _Facts(relation, scale, implicit, has_weights)
+
+
+def _find_scale(
+    chunks: Sequence[Note], relation: str, options: ShardOptions, sql: SqlEngine
+) -> Scale:
+    """Return the scale as given, as all files state it, or the grid that holds all ratings."""
+    if options.scale is not None:
+        return parse_scale(options.scale)
+    if options.bins is not None:
+        low, high = sql.rows(f"SELECT min(rating), max(rating) FROM {relation}")[0]
+        return bin_scale(options.bins, float(low), float(high))
+    stated = {repr(chunk["scale"]): chunk["scale"] for chunk in chunks}
+    if len(stated) == 1 and (saved := next(iter(stated.values()))) is not None:
+        return Scale.saved(*saved)
+    distinct = sql.rows(f"SELECT DISTINCT rating FROM {relation}")
+    return infer_scale(np.array([value for (value,) in distinct], np.float64))
 
 
 _MIXED_RATINGS = (
@@ -356,8 +353,6 @@ def _create_tables(sql: SqlEngine, facts: _Facts, options: ShardOptions) -> None
     sql.create("cells", _cells(facts, options))
     if not facts.implicit and options.duplicates == "error":
         _refuse_duplicates(sql)
-    if facts.implicit:
-        facts.weighted = bool(sql.rows("SELECT 1 FROM cells WHERE weight <> 1 LIMIT 1"))
 
 
 def _cells(facts: _Facts, options: ShardOptions) -> str:
@@ -382,8 +377,11 @@ def _cells(facts: _Facts, options: ShardOptions) -> str:
           CAST({level} AS SMALLINT) AS level, CAST({split} END AS SMALLINT) AS split,
           r.weight, r.source
         FROM {facts.relation} r JOIN users u ON r.user_id = u.id JOIN items i ON r.item_id = i.id"""
-    more = f", CAST({facts.amount} AS FLOAT) AS weight" if facts.implicit else ""
-    if not facts.implicit and options.duplicates == "error":
+    more = ""
+    if facts.implicit:
+        weight = "sum(weight)" if facts.has_weights else "count(*)"
+        more = f", CAST({weight} AS FLOAT) AS weight"
+    elif options.duplicates == "error":
         more = ", max(level) AS highest"
     return f"""
         SELECT user_idx, item_idx, CAST({settled} AS SMALLINT) AS level, min(split) AS split{more}
@@ -427,10 +425,10 @@ def _refuse_duplicates(sql: SqlEngine) -> None:
         )
 
 
-def _write_parts(sql: SqlEngine, folder: Path, axis: Axis, facts: _Facts) -> None:
+def _write_parts(sql: SqlEngine, folder: Path, axis: Axis, weighted: bool) -> None:
     """Write the partitions whose rows are users or items: part p has the columns c % 64 == p."""
     row, column = f"{axis}_idx", "item_idx" if axis == "user" else "user_idx"
-    weight = ", weight" if facts.weighted else ""
+    weight = ", weight" if weighted else ""
     names = " ".join(f"WHEN {number} THEN '{split}'" for number, split in enumerate(SPLITS))
     query = f"""
         SELECT {row} AS row_idx, {column} AS column_idx, level{weight},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,25 @@ def _zip_member(archive: Path, loading: LoadOptions) -> str:
     return member
 
 
+# -- jobs -----------------------------------------------------------------------------------------
+
+
+def file_stamps(files: Iterable[Path]) -> list[list[Any]]:
+    """Return names, sizes and times of files: a job that reads changed files is another job."""
+    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
 def job_difference(saved: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    """Return what a job reads or does differently from a saved one; empty if nothing."""
-    job = json.loads(json.dumps(job))  # tuples as lists
-    for name in (name for name in job if name != "inputs"):
-        if isinstance(job[name], dict):
-            if difference := job_difference(saved[name], job[name]):
+    """Return in what a job differs from a saved one; empty if it is the same."""
+    for name, value in json.loads(json.dumps(job)).items():  # tuples as lists
+        before = saved.get(name)
+        if name == "inputs" and isinstance(value, list) and isinstance(before, list):
+            changed = sorted({tuple(entry) for entry in before} ^ {tuple(e) for e in value})
+            if changed:
+                return f"{changed[0][0]} is new, gone or changed"
+        elif isinstance(value, dict) and isinstance(before, dict):
+            if difference := job_difference(before, value):
                 return difference
-        elif saved.get(name) != job[name]:
-            return f"{name} was {saved.get(name)!r} and is {job[name]!r}"
-    if "inputs" in job and saved["inputs"] != job["inputs"]:
-        return "the inputs are others or have changed"
+        elif before != value:
+            return f"{name} was {before!r} and is {value!r}"
     return ""

@@ -16,7 +16,8 @@ Note = dict[str, Any]
 class SqlEngine(ABC):
     """Runs statements; tables that exist are not created again."""
 
-    work: Path
+    def __init__(self, work: Path) -> None:
+        self.work = work
 
     @abstractmethod
     def read_files(self, read: Callable[..., Note], tasks: Sequence[tuple[Any, ...]]) -> list[Note]:
@@ -48,21 +49,17 @@ class SqlEngine(ABC):
 
     def ratings(self, chunks: Sequence[Note]) -> str:
         """Return SQL for the rows of all chunks; ids become text if they are text in any chunk."""
-        columns = []
-        for axis in ("user", "item"):
-            mixed = len({chunk["kinds"][axis] for chunk in chunks}) > 1
-            columns.append(f"CAST({axis}_id AS STRING) AS {axis}_id" if mixed else f"{axis}_id")
-        groups: dict[tuple[str, ...], list[Path]] = {}
+        groups: dict[tuple[str, str], list[Path]] = {}
         for chunk in chunks:
-            path = self.work / "chunks" / chunk["name"]
-            groups.setdefault(tuple(chunk["kinds"].values()), []).append(path)
-        selected = ", ".join(columns)
-        return "({})".format(
-            " UNION ALL ".join(
-                f"SELECT {selected}, rating, weight, source FROM {self.scan(files)}"
-                for files in groups.values()
-            )
-        )
+            kinds = chunk["kinds"]["user"], chunk["kinds"]["item"]
+            groups.setdefault(kinds, []).append(self.work / "chunks" / chunk["name"])
+        ids = [
+            f"CAST({axis}_id AS STRING) AS {axis}_id" if len(set(kinds)) > 1 else f"{axis}_id"
+            for axis, kinds in zip(("user", "item"), zip(*groups, strict=True), strict=True)
+        ]
+        columns = ", ".join([*ids, "rating", "weight", "source"])
+        selects = (f"SELECT {columns} FROM {self.scan(files)}" for files in groups.values())
+        return f"({' UNION ALL '.join(selects)})"
 
 
 class DuckDb(SqlEngine):
@@ -75,7 +72,8 @@ class DuckDb(SqlEngine):
             raise CfnadeError(
                 f"sharding needs DuckDB ({error}); install it with: pip install 'cfnade[shard]'"
             ) from error
-        self.work, self._error = work, duckdb.Error
+        super().__init__(work)
+        self._error = duckdb.Error
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory_limit,
             "temp_directory": str(work / "spill"),
@@ -103,8 +101,7 @@ class DuckDb(SqlEngine):
         self.create(name, numbered)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._run(query).fetchall()
-        return rows
+        return list(self._run(query).fetchall())
 
     def write(self, query: str, folder: Path, partitions: Sequence[str]) -> None:
         parts = f", PARTITION_BY ({', '.join(partitions)})" if partitions else ""
@@ -136,7 +133,7 @@ class Spark(SqlEngine):
     def __init__(self, work: Path, n_workers: int | None) -> None:
         from cfnade.distributed.backends import spark_session
 
-        self.work = work
+        super().__init__(work)
         self._exit = spark_session(n_workers)
         self._session: Any = self._exit.__enter__()
 

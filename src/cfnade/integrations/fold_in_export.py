@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cfnade.components import Member
+from cfnade.components import RatingComponent
 from cfnade.components.nade import NadeComponent
 from cfnade.components.ridge import RidgeComponent
 from cfnade.exceptions import PredictionError
@@ -27,39 +28,18 @@ Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class NadePart:
-    """models/cfnade.py, of M columns, K levels, D = H or J."""
+class Part(NamedTuple):
+    """A component: its config, and its arrays with the names of models/cfnade.py and ridge.py."""
 
-    W: Array  # (M, K, D) input weights
-    V: Array  # (M, K, D) output weights
-    b: Array  # (M, K)
-    c: Array  # (H,)
-    B: Array | None  # (H, J) if factored, after the sum
-    Q: Array | None  # (J, H) if factored, before V
-    deep: list[tuple[Array, Array]]
-    activation: str
-    mean_context: float | None
-    shared: bool
+    kind: Literal["nade", "ridge"]
+    config: Any
+    arrays: dict[str, Array]
+    """Tables of the items, and dense arrays. Deep layer n has W{n} and c{n}."""
 
-
-@dataclass(frozen=True, eq=False)
-class RidgePart:
-    """models/ridge.py."""
-
-    u: Array  # (M, D)
-    e: Array  # (M, K)
-    q: Array  # (M, D)
-    W: Array  # (M, K, D)
-    V: Array  # (M, K, D + 1)
-    b: Array  # (M, K)
-    prior: Array  # (D,) β
-    importance: Array  # (D,)
-    spread: float
-    noise: float
-
-
-Part = NadePart | RidgePart
+    @property
+    def n_deep_layers(self) -> int:
+        """Number of hidden layers after the first."""
+        return sum(name[0] == "W" and name != "W" for name in self.arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,73 +58,46 @@ def fold_in_tables(fitted: FittedModel) -> FoldInTables:
     weights = [new for _, new in fitted.shares] or [1 / len(fitted.members)] * len(fitted.members)
     weighted = list(zip(weights, fitted.members, strict=True))
     used = [(weight, member) for weight, member in weighted if weight > 0] or weighted[:1]
+    components = [component for _, member in used for component in member.components.values()]
     trained = fitted.trained_on.get("item")
-    if trained is None:
-        raise _refusal(fitted.side)
+    if trained is None or not all(map(_is_exportable, components)):
+        raise PredictionError(
+            f"a model of side {fitted.side!r} reads more than the user's own ratings, so it cannot "
+            f"be exported; export one that was trained with {option('side', 'user')}"
+        )
     items = np.flatnonzero(trained.sum(1))
-    members = [(weight, _parts(member, items, fitted.side)) for weight, member in used]
+    members = [
+        (weight, [_part(component, items) for component in member.components.values()])
+        for weight, member in used
+    ]
     new_user = Query.of_pairs(fitted.context, np.full(len(items), -1), items)
     baseline = Scorer(fitted).rating_probabilities(new_user)
     return FoldInTables(members, items, np.asarray(baseline, np.float32))
 
 
-def _parts(member: Member, items: IntArray, name: str) -> list[Part]:
-    parts: list[Part] = []
-    for component in member.components.values():
-        if component.axis != "user":
-            raise _refusal(name)
-        if isinstance(component, NadeComponent):
-            parts.append(_nade(component, items))
-        elif isinstance(component, RidgeComponent):
-            parts.append(_ridge(component, items))
-        else:
-            raise _refusal(name)
-    return parts
+def _is_exportable(component: RatingComponent) -> bool:
+    return component.axis == "user" and isinstance(component, NadeComponent | RidgeComponent)
 
 
-def _nade(component: NadeComponent, items: IntArray) -> NadePart:
-    network, config = component.network, component.network.config
-    factored = config.factors is not None
-    layers = zip(network.deep_W, network.deep_c, strict=True)
-    return NadePart(
-        W=_array(network.input_table)[items],
-        V=_array(network.output_table)[items],
-        b=_array(network.b)[items],
-        c=_array(network.c),
-        B=_array(network.B) if factored else None,
-        Q=_array(network.Q) if factored else None,
-        deep=[(_array(W), _array(c)) for W, c in layers],
-        activation=config.activation,
-        mean_context=config.mean_context,
-        shared=config.shared,
-    )
-
-
-def _ridge(component: RidgeComponent, items: IntArray) -> RidgePart:
-    network = component.network
-    return RidgePart(
-        u=_array(network.u)[items],
-        e=_array(network.e)[items],
-        q=_array(network.q)[items],
-        W=_array(network.W)[items],
-        V=_array(network.V)[items],
-        b=_array(network.b)[items],
-        prior=_array(network.log_prior.exp()),
-        importance=_array(network.importance),
-        spread=network.config.spread,
-        noise=network.config.noise,
-    )
+def _part(component: Any, items: IntArray) -> Part:
+    network, kind = component.network, "nade"
+    if isinstance(component, NadeComponent):
+        tables = {"W": network.input_table, "V": network.output_table, "b": network.b}
+        dense = {"c": network.c}
+        dense |= {"B": network.B, "Q": network.Q} if network.config.factors is not None else {}
+        for number, layer in enumerate(zip(network.deep_W, network.deep_c, strict=True)):
+            dense[f"W{number}"], dense[f"c{number}"] = layer
+    else:
+        kind = "ridge"
+        tables = {name: getattr(network, name) for name in ("u", "e", "q", "W", "V", "b")}
+        dense = {"prior": network.log_prior.exp(), "importance": network.importance}
+    arrays = {name: _array(table)[items] for name, table in tables.items()}
+    arrays |= {name: _array(tensor) for name, tensor in dense.items()}
+    return Part(kind, network.config, arrays)  # type: ignore[arg-type]
 
 
 def _array(tensor: Tensor) -> Array:
     return np.asarray(tensor.detach().numpy(), np.float32)
-
-
-def _refusal(side: str) -> PredictionError:
-    return PredictionError(
-        f"a model of side {side!r} reads more than the user's own ratings, so it cannot be "
-        f"exported; export one that was trained with {option('side', 'user')}"
-    )
 
 
 # -- as a torch module ----------------------------------------------------------------------------
@@ -190,13 +143,12 @@ class _MemberModule(nn.Module):
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__()
         self._components = nn.ModuleList(
-            _NadeModule(part) if isinstance(part, NadePart) else _RidgeModule(part)
-            for part in parts
+            _NadeModule(part) if part.kind == "nade" else _RidgeModule(part) for part in parts
         )
 
     def forward(self, items: Tensor, cells: Tensor) -> Tensor:
-        first, *others = (component(items, cells) for component in self._components)
-        return torch.softmax(sum(others, first), 1)
+        scores = [component(items, cells) for component in self._components]
+        return torch.softmax(torch.stack(scores).sum(0), 1)
 
 
 class _Scores(nn.Module):
@@ -223,36 +175,30 @@ class _Scores(nn.Module):
 class _NadeModule(_Scores):
     """Eq. 2, 9 and 20 of the paper."""
 
-    W: Tensor
-    B: Tensor | None
-    Q: Tensor | None
-    c: Tensor
-
-    def __init__(self, part: NadePart) -> None:
-        super().__init__(*((t.cumsum(1) if part.shared else t) for t in (part.V, part.b)))
-        W = part.W.cumsum(1) if part.shared else part.W
-        self._part, self._activation = part, _ACTIVATIONS[part.activation]
-        self.register_buffer("W", torch.from_numpy(W.reshape(-1, W.shape[2])))
-        for name in ("B", "Q", "c"):
-            array = getattr(part, name)
-            self.register_buffer(name, None if array is None else torch.from_numpy(array))
-        for number, (weights, bias) in enumerate(part.deep):
-            self.register_buffer(f"W{number}", torch.from_numpy(weights))
-            self.register_buffer(f"c{number}", torch.from_numpy(bias))
+    def __init__(self, part: Part) -> None:
+        arrays, config = dict(part.arrays), part.config
+        if config.shared:
+            arrays |= {name: arrays[name].cumsum(1) for name in ("W", "V", "b")}
+        super().__init__(arrays.pop("V"), arrays.pop("b"))
+        arrays["W"] = arrays["W"].reshape(-1, arrays["W"].shape[2])
+        self._mean_context, self._n_deep = config.mean_context, part.n_deep_layers
+        self._activation, self._factored = _ACTIVATIONS[config.activation], "B" in arrays
+        for name, array in arrays.items():
+            self.register_buffer(name, torch.from_numpy(array))
 
     def state(self, items: Tensor, cells: Tensor) -> Tensor:
         del items
-        total = self.W[cells].sum(0)
-        if self._part.mean_context is not None:
+        table = dict(self.named_buffers())
+        total = table["W"][cells].sum(0)
+        if self._mean_context is not None:
             count = torch.ones_like(cells).sum().clamp(min=1).float()
-            total = total * torch.sqrt(self._part.mean_context / count)
-        if self.B is not None:
-            total = self.B @ total
-        state = self._activation(self.c + total)
-        for number in range(len(self._part.deep)):
-            weights, bias = getattr(self, f"W{number}"), getattr(self, f"c{number}")
-            state = self._activation(bias + weights @ state)
-        return state if self.Q is None else self.Q @ state
+            total = total * torch.sqrt(self._mean_context / count)
+        if self._factored:
+            total = table["B"] @ total
+        state = self._activation(table["c"] + total)
+        for n in range(self._n_deep):
+            state = self._activation(table[f"c{n}"] + table[f"W{n}"] @ state)
+        return table["Q"] @ state if self._factored else state
 
 
 class _RidgeModule(_Scores):
@@ -264,13 +210,15 @@ class _RidgeModule(_Scores):
     evidence: Tensor
     importance: Tensor
 
-    def __init__(self, part: RidgePart) -> None:
-        super().__init__(part.V.cumsum(1), part.b.cumsum(1))
-        evidence = part.u[:, None] * part.e[:, :, None] + part.W.cumsum(1)  # (M, K, D)
-        self._noise, self._spread = part.noise, part.spread
-        tables = {"u": part.u, "q": part.q, "prior": part.prior}
-        tables |= {"evidence": evidence.reshape(-1, len(part.prior))}
-        tables |= {"importance": part.importance / part.importance.sum()}
+    def __init__(self, part: Part) -> None:
+        arrays = part.arrays
+        super().__init__(arrays["V"].cumsum(1), arrays["b"].cumsum(1))
+        self._noise, self._spread = part.config.noise, part.config.spread
+        u, importance = arrays["u"], arrays["importance"]
+        evidence = u[:, None] * arrays["e"][:, :, None] + arrays["W"].cumsum(1)  # (M, K, D)
+        tables = {"u": u, "q": arrays["q"], "prior": arrays["prior"]}
+        tables |= {"evidence": evidence.reshape(-1, u.shape[1])}
+        tables |= {"importance": importance / importance.sum()}
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table.astype(np.float64)))
 

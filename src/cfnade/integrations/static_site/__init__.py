@@ -1,12 +1,12 @@
-"""The page as a folder of static files that predicts in the browser, for any web server.
+"""Export the page of the service as static files that predict in the browser.
 
-It is the service's page, but for api.js, through which it asks its questions: here they are
-answered in the browser (static/). model.json says what the model is and where each table lies in
-weights.bin. Nobody's ratings are in it, and those that are given on the page stay there: it may ask
-for its own files and nothing else.
+It is the service's page except for api.js, which here answers requests in the browser. model.json
+describes the model and where each table lies in weights.bin. Neither has the ratings of any user,
+and the ratings that a visitor gives stay in the browser: the page requests its own files only.
 
-Large tables are rounded (below), to 16 bits a number. The weights that a posterior meets are
-float32, for it is large; CF-NADE says little beside it, so there what is summed has 12 bits.
+Large tables are rounded (below) to 16 bits a number. The weights that enter a posterior are
+float32, as the posterior amplifies errors. Beside a ridge component CF-NADE adds little to the
+scores, so its input table has 12 bits there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from cfnade.calibration.per_user import PRIOR_RATINGS, LevelPreferences
 from cfnade.exceptions import PredictionError
 from cfnade.inference.predictor import Predictor
-from cfnade.integrations.fold_in_export import FoldInTables, NadePart, Part, fold_in_tables
+from cfnade.integrations.fold_in_export import Part, fold_in_tables
 from cfnade.server.item_map import item_map
 from cfnade.server.sample_profiles import sample_profiles
 from cfnade.utils.files import atomic_write
@@ -39,78 +39,84 @@ POLICY = (
 _HEAD = b'<meta charset="utf-8">\n'
 
 
-class Written(NamedTuple):
-    """A folder that was written."""
+class ExportedSite(NamedTuple):
+    """The size of an exported site."""
 
     items: int
     bytes: int
 
 
-def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = None) -> Written:
-    """Write the page and the model; other files in the folder stay. `item_name` is such as film."""
-    tables = _Tables()
-    about = _described(predictor, fold_in_tables(predictor.fitted), tables) | {
-        "item_name": item_name
-    }
-    content = {"model.json": json.dumps(about, ensure_ascii=False).encode()}
-    content["weights.bin"] = bytes(tables.content)
-    content |= _page()
+def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = None) -> ExportedSite:
+    """Write the page and the model into a folder; other files in it stay.
+
+    Args:
+        predictor: A model of ratings whose rows are users.
+        folder: Created if it does not exist.
+        item_name: What an item is, such as film.
+    """
     if folder.exists() and not folder.is_dir():
         raise PredictionError(f"{folder}: is no folder; give one to write the page into")
+    weights = _Weights()
+    description = _describe(predictor, weights) | {"item_name": item_name}
+    contents = _page_files()
+    contents["model.json"] = json.dumps(description, ensure_ascii=False).encode()
+    contents["weights.bin"] = bytes(weights.content)
     try:
         with ExitStack() as stack:  # all are written before any takes its place
-            for name, data in content.items():
-                stack.enter_context(atomic_write(folder / name)).write(data)
+            for name, content in contents.items():
+                stack.enter_context(atomic_write(folder / name)).write(content)
     except OSError as error:
         raise PredictionError(f"{folder}: could not be written ({error.strerror})") from error
-    return Written(len(about["items"]["ids"]), sum(map(len, content.values())))
+    return ExportedSite(len(description["items"]["ids"]), sum(map(len, contents.values())))
 
 
-def _page() -> dict[str, bytes]:
-    """The page's files, with answers of its own."""
-    parts = files("cfnade.server") / "page", files("cfnade.integrations.static_site")
+def _page_files() -> dict[str, bytes]:
+    """Return the files of the page, with the scripts that answer requests."""
     contents = {
-        f"page/{one.name}": one.read_bytes()
-        for part in parts
-        for one in part.iterdir()
-        if one.is_file() and not one.name.endswith(".py")
+        f"page/{file.name}": file.read_bytes()
+        for folder in (files("cfnade.server") / "page", files("cfnade.integrations.static_site"))
+        for file in folder.iterdir()
+        if file.is_file() and not file.name.endswith(".py")
     }
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'.encode()
     return contents | {"index.html": contents.pop("page/index.html").replace(_HEAD, _HEAD + policy)}
 
 
-class _Tables:
-    """Tables one after the other, each at a multiple of four bytes."""
+class _Weights:
+    """The content of weights.bin: tables one after the other, each at a multiple of four bytes."""
 
     def __init__(self) -> None:
         self.content = bytearray()
 
-    def __call__(self, array: Any) -> dict[str, Any]:
-        return {"at": self._put(np.asarray(array, "<f4")), "shape": list(array.shape)}
+    def add(self, array: Any) -> dict[str, Any]:
+        """Add a table in float32; return where it is."""
+        return {"at": self._append(np.asarray(array, "<f4")), "shape": list(array.shape)}
 
-    def rounded(self, array: Any, bits: int, *, summed: bool = False) -> dict[str, Any]:
-        """In less space."""
+    def add_rounded(self, array: Any, bits: int, *, summed: bool = False) -> dict[str, Any]:
+        """Add a table with so many bits a number."""
         steps, scales = rounded(array, bits, summed=summed)
-        offset = self._put(packed(steps, bits))
-        return {"at": offset, "shape": list(array.shape), "bits": bits, "scales": self(scales)}
+        offset = self._append(packed(steps, bits))
+        return {"at": offset, "shape": list(array.shape), "bits": bits, "scales": self.add(scales)}
 
-    def _put(self, values: Any) -> int:
+    def _append(self, values: Any) -> int:
         start = len(self.content)
         self.content += values.tobytes()
         self.content += bytes(-len(self.content) % 4)
         return start
 
 
-def _described(predictor: Predictor, given: FoldInTables, tables: _Tables) -> dict[str, Any]:
-    context, items = predictor.fitted.context, given.items
-    ids, titles, counts = context.item_ids[items], context.titles, predictor.item_counts[items]
+def _describe(predictor: Predictor, weights: _Weights) -> dict[str, Any]:
+    """Return the content of model.json, and add all tables."""
+    tables, context = fold_in_tables(predictor.fitted), predictor.fitted.context
+    items, titles = tables.items, context.titles
+    counts = predictor.item_counts[items]
     return {
         "format": FORMAT,
         "source": context.source,
         "scale": list(context.scale.values),
         "people": max(context.n_users, int(counts.max(initial=1))),
         "items": {
-            "ids": ids.tolist(),
+            "ids": context.item_ids[items].tolist(),
             "titles": None if titles is None else titles[items].tolist(),
             "genres": _genres(predictor, items),
             "counts": counts.tolist(),
@@ -119,20 +125,17 @@ def _described(predictor: Predictor, given: FoldInTables, tables: _Tables) -> di
         "map": _map(predictor, items),
         "sample_profiles": sample_profiles(predictor, predictor.item_counts),
         "members": [
-            {
-                "share": share,
-                "parts": [_part(part, tables, alone=len(parts) == 1) for part in parts],
-            }
-            for share, parts in given.members
+            {"share": share, "parts": [_add_part(part, weights, len(parts)) for part in parts]}
+            for share, parts in tables.members
         ],
-        "calibration": _calibration(predictor, items, tables),
-        "usual": tables(predictor.baseline[items]),
-        "stranger": tables(predictor.predicted(items, history={}).probabilities),
+        "calibration": _calibration(predictor, items, weights),
+        "usual": weights.add(predictor.baseline[items]),
+        "stranger": weights.add(predictor.predicted(items, history={}).probabilities),
     }
 
 
 def _genres(predictor: Predictor, items: Any) -> dict[str, Any] | None:
-    """Names, and which of them each item has."""
+    """Return the names of genres, and the genres of each item."""
     if not predictor.genres:
         return None
     has = np.stack([mask[items] for mask in predictor.genres.values()], 1)
@@ -140,38 +143,42 @@ def _genres(predictor: Predictor, items: Any) -> dict[str, Any] | None:
 
 
 def _map(predictor: Predictor, items: Any) -> list[tuple[int, float, float]]:
-    """The best known: places among the items, and where each is."""
-    shown, spots = item_map(predictor, ON_MAP)
-    place = {item: at for at, item in enumerate(items.tolist())}
+    """Return positions and coordinates of the items with the most ratings."""
+    mapped_items, coordinates = item_map(predictor, ON_MAP)
+    positions = {item: position for position, item in enumerate(items.tolist())}
     return [
-        (place[item], round(x, 4), round(y, 4))
-        for item, (x, y) in zip(shown.tolist(), spots.tolist(), strict=True)
-        if item in place
+        (positions[item], round(x, 4), round(y, 4))
+        for item, (x, y) in zip(mapped_items.tolist(), coordinates.tolist(), strict=True)
+        if item in positions
     ]
 
 
-def _part(part: Part, tables: _Tables, *, alone: bool) -> dict[str, Any]:
-    if isinstance(part, NadePart):
-        return {
+def _add_part(part: Part, weights: _Weights, n_parts: int) -> dict[str, Any]:
+    """Add the tables of a component; return its description."""
+    arrays, config = part.arrays, part.config
+    if part.kind == "nade":
+        dense = {name: weights.add(arrays[name]) for name in ("b", "c")}
+        dense |= {n: weights.add(arrays[n]) if n in arrays else None for n in ("B", "Q")}
+        return dense | {
             "kind": "nade",
-            "W": tables.rounded(part.W, 16 if alone else 12, summed=part.shared),
-            "V": tables.rounded(part.V, 16, summed=part.shared),
-            "b": tables(part.b),
-            "c": tables(part.c),
-            "B": None if part.B is None else tables(part.B),
-            "Q": None if part.Q is None else tables(part.Q),
-            "deep": [{"W": tables(W), "c": tables(c)} for W, c in part.deep],
-            "activation": part.activation,
-            "mean": part.mean_context,
-            "shared": part.shared,
+            "W": weights.add_rounded(arrays["W"], 16 if n_parts == 1 else 12, summed=config.shared),
+            "V": weights.add_rounded(arrays["V"], 16, summed=config.shared),
+            "deep": [
+                {"W": weights.add(arrays[f"W{n}"]), "c": weights.add(arrays[f"c{n}"])}
+                for n in range(part.n_deep_layers)
+            ],
+            "activation": config.activation,
+            "mean": config.mean_context,
+            "shared": config.shared,
         }
     names = ("u", "e", "V", "b", "prior", "importance")
-    exact = {name: tables(getattr(part, name)) for name in names}
-    short = {"W": tables.rounded(part.W, 12, summed=True), "q": tables.rounded(part.q, 16)}
-    return {"kind": "ridge", "spread": part.spread, "noise": part.noise, **exact, **short}
+    described = {name: weights.add(arrays[name]) for name in names}
+    described |= {"kind": "ridge", "spread": config.spread, "noise": config.noise}
+    described["W"] = weights.add_rounded(arrays["W"], 12, summed=True)
+    return described | {"q": weights.add_rounded(arrays["q"], 16)}
 
 
-def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str, Any] | None:
+def _calibration(predictor: Predictor, items: Any, weights: _Weights) -> dict[str, Any] | None:
     calibration = predictor.fitted.calibration_of_new or predictor.fitted.calibration
     if calibration is None:
         return None
@@ -181,38 +188,38 @@ def _calibration(predictor: Predictor, items: Any, tables: _Tables) -> dict[str,
         "imagined": PRIOR_RATINGS,
         "everyone": everyone.tolist(),
         "along": along.tolist(),
-        "expected": tables(expected[items]),
+        "expected": weights.add(expected[items]),
     }
 
 
-# -- tables in 12 or 16 bits a number: whole numbers, times a scale of each item -----------------
-# An item's weights are of one size, so that 16 bits are several times as exact as float16, which
-# gives five of its bits to how large each number is. Where a level also counts what those below it
-# say, the sums are rounded, and the numbers are their differences: errors do not add up over
-# levels.
+# -- tables in 12 or 16 bits a number -------------------------------------------------------------
+# Numbers are whole multiples of a scale of each item. An item's weights are of one size, so 16 bits
+# are several times as exact as float16, which uses five of them for the exponent. Where the weights
+# of levels are summed before use, the sums are rounded and their differences stored: errors do not
+# add up over levels.
 
 
 class Rounded(NamedTuple):
-    """values ≈ steps × scales of their first axis."""
+    """A table (M, …) ≈ steps × scales of the first axis."""
 
     steps: IntArray
     scales: npt.NDArray[np.float32]  # (M,)
 
 
 def rounded(table: npt.NDArray[Any], bits: int, *, summed: bool) -> Rounded:
-    """Of a table (M, …), `summed` over its second axis before it is used."""
+    """Round a table (M, …), `summed` over its second axis before it is used."""
     values = np.asarray(table, np.float64)
-    others = tuple(range(1, values.ndim))
-    # One less than fits: a difference of rounded sums may be one larger than what it rounds.
-    scales = np.abs(values).max(others) / ((1 << (bits - 1)) - 2)
+    axes = tuple(range(1, values.ndim))
+    # One less than fits: a difference of rounded sums may be one larger than the rounded number.
+    scales = np.abs(values).max(axes) / ((1 << (bits - 1)) - 2)
     scales = np.where(scales > 0, scales, 1.0).astype(np.float32)
-    units = values / scales.reshape(-1, *[1] * len(others))
+    units = values / scales.reshape(-1, *[1] * len(axes))
     steps = np.diff(np.rint(units.cumsum(1)), axis=1, prepend=0) if summed else np.rint(units)
     return Rounded(steps.astype(np.int64), scales)
 
 
 def packed(steps: IntArray, bits: int) -> npt.NDArray[Any]:
-    """As int16, or two of 12 bits in three bytes, the lower first, each 2048 above what it is."""
+    """Return int16, or pairs of 12 bits plus 2048 in three bytes, the lower number first."""
     if bits == 16:
         return steps.astype("<i2")
     low, high = np.append(steps + 2048, np.zeros(steps.size % 2, np.int64)).reshape(-1, 2).T
