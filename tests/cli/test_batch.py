@@ -78,9 +78,9 @@ def test_a_job_that_failed_at_its_start_may_be_corrected(
     ("options", "message"),
     [
         (["--valid", "1"], "--valid 1.0: must be a number"),
-        (["--engine", "dask"], "'dask' is not one of"),
-        (["--workers", "0"], "'--workers': Input should be greater than or equal to 1"),
-        (["--side", "film"], "'film' is not one of"),
+        (["--engine", "dask"], "--engine: 'dask' is not one of"),
+        (["--workers", "0"], "--workers: must be greater than or equal to 1"),
+        (["--side", "film"], "--side film: must be one of"),
         (["--scale", "1-5", "--bins", "3"], "--scale and --bins exclude each other"),
     ],
 )
@@ -128,12 +128,16 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
 @pytest.mark.parametrize(
     ("command", "message", "code"),
     [
-        (["recommend", "MODEL"], "Missing option '--out'", 2),
+        (["recommend", "MODEL"], "missing option '--out'", 2),
         (["recommend", "MODEL", "nowhere", "--out", "lists"], "no such file or folder", 1),
-        (["recommend", "MODEL", "--user", "3", "--out", "l"], "No such option: --user", 2),
-        (["predict", "MODEL", "x.csv", "--timestamp", "3", "--out", "l"], "No such option", 2),
-        (["evaluate", "MODEL", "--out", "l"], "Missing argument 'DATA'", 2),
-        (["predict", "MODEL", "x.csv", "--engine", "dask", "--out", "l"], "'--engine'", 2),
+        (["recommend", "MODEL", "--user", "3", "--out", "l"], "no such option: --user", 2),
+        (["predict", "MODEL", "x.csv", "--timestamp", "3", "--out", "l"], "no such option", 2),
+        (["evaluate", "MODEL", "--out", "l"], "missing argument 'DATA'", 2),
+        (
+            ["predict", "MODEL", "x.csv", "--engine", "dask", "--out", "l"],
+            "--engine: 'dask' is not one of",
+            2,
+        ),
     ],
 )
 def test_wrong_large_jobs_are_one_error(

@@ -100,41 +100,6 @@ def test_split_writes_the_parts_and_says_which(shell: Shell, csv: Path, tmp_path
     assert not (out / "fold_in.parquet").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "code"),
-    [
-        (["data", "info", "no-such-file.csv"], "no such file or folder", 1),
-        (["data", "info", "ml-1"], "did you mean 'ml-1m'?", 1),
-        (["data", "download", "ml-2m"], "is neither a file or folder nor a data set", 1),
-        (["data", "info", "{csv}", "--scale", "five"], "scale 'five' is not understood", 1),
-        (["data", "info", "{csv}", "--scale", "1-3"], "is off the scale 1–3", 1),
-        (
-            ["data", "info", "{csv}", "--bins", "1"],
-            "--bins': Input should be greater than or equal to 2",
-            2,
-        ),
-        (["data", "info", "{csv}", "--bins", "x"], "integer", 2),
-        (["data", "info", "{csv}", "--duplicates", "some"], "'error'", 2),
-        (["data", "info", "{csv}", "--user", "nobody"], "nobody", 1),
-        (["data", "info", "{csv}", "--encoding", "klingon"], "klingon", 1),
-        (["data", "convert", "{csv}", "out.csv"], "must end in .parquet", 1),
-        (["data", "convert", "{csv}"], "Missing argument", 2),
-        (["data", "split", "{csv}", "paper", "--out", "x"], "write paper:SEED", 1),
-        (["data", "split", "{csv}", "paper:1"], "Missing option", 2),
-        (["data", "nonsense"], "No such command", 2),
-        (["--nonsense"], "No such option", 2),
-    ],
-)
-def test_wrong_input_gets_one_message_and_an_exit_code(
-    shell: Shell, csv: Path, arguments: list[str], message: str, code: int
-) -> None:
-    done = shell(*(argument.replace("{csv}", str(csv)) for argument in arguments))
-    assert done.code == code
-    assert message in done.said
-    assert "Traceback" not in done.err
-    assert done.out == ""
-
-
 def test_bad_lines_are_an_error_that_names_the_option_or_left_out_and_shown(
     shell: Shell, csv: Path
 ) -> None:
@@ -244,5 +209,3 @@ def test_a_split_does_not_replace_another_one(shell: Shell, tmp_path: Path) -> N
         done = shell("data", "split", path, f"paper:{seed}", "--out", tmp_path / "parts")
         assert done.code == code, done
     assert "has another split" in done.said
-    done = shell("data", "split", path, "paper:0", "--out", path)
-    assert done.err.endswith("ratings.csv: is a file; give a folder\n")

@@ -17,7 +17,7 @@ import typer
 
 import cfnade
 from cfnade.cli import app, main
-from cfnade.cli.errors import command_line_option
+from cfnade.cli.runner import command_line_option
 
 Shell = Any
 

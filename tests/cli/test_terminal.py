@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfnade.cli.process import printable, printable_lines
 from cfnade.cli.render import print_similar
-from cfnade.cli.terminal import printable, printable_lines
 
 BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 

@@ -347,7 +347,7 @@ def test_what_cannot_be_refreshed_is_one_message(
 ) -> None:
     empty = store_of_nothing(tmp_path / "empty.db")
     for arguments, message in [
-        (("refresh", model), "Missing option '--store'"),
+        (("refresh", model), "missing option '--store'"),
         (("refresh", model, "--store", tmp_path / "no.db"), "there is no store"),
         (("refresh", tmp_path / "nowhere", "--store", place), "there is no such folder"),
         (
@@ -356,7 +356,7 @@ def test_what_cannot_be_refreshed_is_one_message(
         ),
         (
             ("refresh", model, "--store", place, "--tolerance", "-1"),
-            "'--tolerance': Input should be",
+            "--tolerance: must be",
         ),
         (("refresh", model, "--store", empty), "there are no ratings in the store yet"),
         (("rollback", model), "no earlier version to return to"),

@@ -28,7 +28,7 @@ from cfnade.cli import (
     train_distributed,
     tune,
 )
-from cfnade.cli.help import Command, Group
+from cfnade.cli.command import Command, Group
 from cfnade.cli.runner import run
 
 
@@ -40,7 +40,6 @@ class _Root(Group):
 
 app = typer.Typer(
     cls=_Root,
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

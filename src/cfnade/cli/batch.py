@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Unpack
 
 import typer
 
 from cfnade.cli import options
-from cfnade.cli.help import Command, Group
+from cfnade.cli.command import Command, command_group, with_option_groups
 from cfnade.cli.options import Json, Model
 from cfnade.cli.output_dir import locked_output_dir
+from cfnade.cli.process import print_status
 from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="""Recommend, predict and evaluate for many users.
+app = command_group(
+    """Recommend, predict and evaluate for many users.
 
     The answers are Parquet files. Ray or Spark run the work on a cluster (--engine).
 
     \b
       cfnade batch recommend model --out recommendations
       cfnade batch predict model pairs/ --out predictions --workers 4
-    """,
+    """
 )
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files.")]
 
 
 @app.command(cls=Command)
+@with_option_groups
 def recommend(
-    ctx: typer.Context,
     model: Model,
     users: Annotated[
         str | None,
@@ -47,20 +44,10 @@ def recommend(
     *,
     out: Out,
     n: options.ItemCount = 10,
-    rank_by: options.RankBy = None,
-    balance: options.Balance = None,
-    personalization: options.Personalization = None,
-    threshold: options.Threshold = None,
-    diversity: options.Diversity = None,
-    popularity_penalty: options.PopularityPenalty = None,
-    min_ratings: options.MinRatings = None,
-    genres: options.Genres = None,
-    candidate_items: options.CandidateItems = None,
-    exclude_items: options.ExcludeItems = None,
-    exclude_seen: options.ExcludeSeen = True,
     engine: options.Engine = "local",
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
+    **ranking_options: Unpack[options.RankingArguments],
 ) -> None:
     """Recommend items to all users of a model or of a table.
 
@@ -72,7 +59,7 @@ def recommend(
     from cfnade.cli.recommend import ranking_arguments
     from cfnade.cli.user_input import load_predictor
 
-    ranking = ranking_arguments(ctx, load_predictor(model))
+    ranking = ranking_arguments(ranking_options, load_predictor(model))
     _run("recommend", model, users, out, engine, workers, overwrite, n=n, **ranking)
 
 
@@ -126,11 +113,11 @@ def evaluate(
 
 
 def _run(
-    task: Any,
+    task: Literal["recommend", "predict", "evaluate"],
     model: Path,
     data: str | None,
     out: Path,
-    engine: Any,
+    engine: Literal["local", "ray", "spark"],
     workers: int | None,
     overwrite: bool,
     **ranking: Any,
@@ -149,8 +136,5 @@ def _run(
             **ranking,
         )
     size = f"{count_of(summary['rows'], 'row')} in {count_of(summary['parts'], 'Parquet file')}"
-    print(
-        f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete",
-        file=sys.stderr,
-    )
+    print_status(f"{out}: {size}, {summary['seconds']:.1f} s; {SUCCESS} marks it as complete")
     return summary

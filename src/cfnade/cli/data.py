@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 import typer
 
 from cfnade.cli import options
-from cfnade.cli.help import Command, Group
-from cfnade.cli.options import Data, Json, given_options, load_arguments
+from cfnade.cli.command import Command, command_group, with_option_groups
+from cfnade.cli.options import (
+    Data,
+    Json,
+    LoadArguments,
+    ParquetFile,
+    TableArguments,
+    given,
+    load_arguments,
+)
+from cfnade.cli.process import print_status
 from cfnade.exceptions import CfnadeError, DataError
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="""Download, inspect, convert, split and shard ratings.
+app = command_group(
+    """Download, inspect, convert, split and shard ratings.
 
     \b
       cfnade data info ratings.csv
       cfnade data convert orders.csv orders.parquet --user customer --item product
-    """,
+    """
 )
 
 
@@ -44,40 +50,18 @@ def download(
       cfnade data download ml-1m
     """
     from cfnade.data.datasets import published_dataset
-    from cfnade.data.load import load
 
     published_dataset(name)
-    with _spinner(f"getting {name}"):
-        ratings = load(name)
-    print(ratings)
+    print(_load(name, {}))
 
 
 @app.command(cls=Command)
+@with_option_groups
 def info(
-    ctx: typer.Context,
     data: Data,
     *,
     as_json: Json = False,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    no_time: options.NoTime = False,
-    weight: options.WeightColumn = None,
-    no_weight: options.NoWeight = False,
-    implicit: options.Implicit = False,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    encoding: options.Encoding = None,
-    skip_bad_lines: options.SkipBadLines = False,
-    item_features: options.ItemFeatures = None,
-    query: options.Query = None,
-    scale: options.RatingScale = None,
-    bins: options.Bins = None,
-    duplicates: options.Duplicates = None,
-    min_rating: options.MinRating = None,
-    weighting: options.Weighting = None,
-    cache: options.Cache = True,
+    **load_options: Unpack[LoadArguments],
 ) -> None:
     """Describe ratings: format, columns, scale, users and items.
 
@@ -87,12 +71,9 @@ def info(
       cfnade data info orders.csv --user customer --item product --implicit
     """
     from cfnade.cli.render import print_summary
-    from cfnade.data.load import load
-    from cfnade.data.remote import redact_url
     from cfnade.data.summary import summarize
 
-    with _spinner(f"reading {redact_url(data)}"):
-        summary = summarize(load(data, **load_arguments(ctx)))
+    summary = summarize(_load(data, load_options))
     if as_json:
         print(json.dumps(asdict(summary), indent=1))
     else:
@@ -100,31 +81,11 @@ def info(
 
 
 @app.command(cls=Command)
+@with_option_groups
 def convert(
-    ctx: typer.Context,
     data: Data,
-    out: Annotated[Path, typer.Argument(help="Parquet file to write.", metavar="OUT")],
-    *,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    time: options.TimeColumn = None,
-    no_time: options.NoTime = False,
-    weight: options.WeightColumn = None,
-    no_weight: options.NoWeight = False,
-    implicit: options.Implicit = False,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    encoding: options.Encoding = None,
-    skip_bad_lines: options.SkipBadLines = False,
-    item_features: options.ItemFeatures = None,
-    query: options.Query = None,
-    scale: options.RatingScale = None,
-    bins: options.Bins = None,
-    duplicates: options.Duplicates = None,
-    min_rating: options.MinRating = None,
-    weighting: options.Weighting = None,
-    cache: options.Cache = True,
+    out: ParquetFile,
+    **load_options: Unpack[LoadArguments],
 ) -> None:
     """Convert ratings of any format to Parquet.
 
@@ -134,12 +95,8 @@ def convert(
       cfnade data convert ml-1m.zip ml-1m.parquet
       cfnade data convert export.csv ratings.parquet --separator ";" --scale 1-10
     """
-    from cfnade.data.load import load
-    from cfnade.data.remote import redact_url
-
     require_parquet(out)
-    with _spinner(f"reading {redact_url(data)}"):
-        ratings = load(data, **load_arguments(ctx))
+    ratings = _load(data, load_options)
     with _spinner(f"writing {out}"):
         write_table(ratings, out)
 
@@ -184,8 +141,8 @@ def _require_same_split(file: Path, fingerprint: str) -> None:
 
 
 @app.command(cls=Command)
+@with_option_groups
 def shard(
-    ctx: typer.Context,
     files: Annotated[
         list[str],
         typer.Argument(help="Parquet, text or zip files, or folders of them.", metavar="FILES"),
@@ -193,50 +150,24 @@ def shard(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the shards.")],
     side: Annotated[
-        Literal["user", "item", "both"] | None,
-        typer.Option(
-            "--side", metavar="SIDE", help="Models to train: user, item or both.  [default: both]"
-        ),
+        str | None,
+        typer.Option(metavar="SIDE", help="Models to train: user, item or both.  [default: both]"),
     ] = None,
     valid: Annotated[
         float | None,
-        typer.Option(
-            "--valid", metavar="SHARE", help="Share of the validation part.  [default: 0.05]"
-        ),
+        typer.Option(metavar="SHARE", help="Share of the validation part.  [default: 0.05]"),
     ] = None,
     test: Annotated[
-        float | None,
-        typer.Option("--test", metavar="SHARE", help="Share of the test part.  [default: 0]"),
+        float | None, typer.Option(metavar="SHARE", help="Share of the test part.  [default: 0]")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Random seed of the parts.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Random seed of the parts.")] = None,
     engine: Annotated[
         Literal["local", "spark"],
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="local or spark.  [default: local]",
-            rich_help_panel="Large jobs",
-            show_default=False,
-        ),
+        typer.Option(metavar="NAME", help="local or spark.", rich_help_panel="Large jobs"),
     ] = "local",
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
-    user: options.UserColumn = None,
-    item: options.ItemColumn = None,
-    rating: options.RatingColumn = None,
-    weight: options.WeightColumn = None,
-    no_weight: options.NoWeight = False,
-    implicit: options.Implicit = False,
-    separator: options.Separator = None,
-    header: options.Header = None,
-    encoding: options.Encoding = None,
-    skip_bad_lines: options.SkipBadLines = False,
-    scale: options.RatingScale = None,
-    bins: options.Bins = None,
-    duplicates: options.Duplicates = None,
-    min_rating: options.MinRating = None,
+    **table_options: Unpack[TableArguments],
 ) -> None:
     """Partition ratings into shards for distributed training.
 
@@ -252,11 +183,11 @@ def shard(
     from cfnade.data.load import LoadOptions
     from cfnade.distributed.build_shards import ShardOptions, build_shards
 
-    arguments = load_arguments(ctx)
-    shard_arguments: dict[str, Any] = given_options(ctx, ("side", "valid", "test", "seed"))
+    arguments = load_arguments(table_options)
+    arguments |= given({"side": side, "valid": valid, "test": test, "seed": seed})
     names = {field.name for field in fields(ShardOptions)}
-    shard_arguments |= {name: arguments.pop(name) for name in list(arguments) if name in names}
-    shard_options, load_options = ShardOptions(**shard_arguments), LoadOptions(**arguments)
+    shard_options = ShardOptions(**{n: v for n, v in arguments.items() if n in names})
+    load_options = LoadOptions(**{n: v for n, v in arguments.items() if n not in names})
     with locked_output_dir(out, ".lock", DataError, "is writing to it; wait until it ends"):
         shards = build_shards(
             files,
@@ -266,7 +197,7 @@ def shard(
             engine=engine,
             n_workers=workers,
             overwrite=overwrite,
-            log=lambda line: print(line, file=sys.stderr),
+            log=print_status,
         )
     print(f"{out}: {shards!r}"[:-1].replace("<Shards ", ""))
 
@@ -283,6 +214,14 @@ def write_table(ratings: Dataset, out: Path) -> None:
 
     write_parquet(ratings, out)
     print(f"{out}: {len(ratings):,} {'interactions' if ratings.implicit else 'ratings'}")
+
+
+def _load(data: str, load_options: Mapping[str, Any]) -> Dataset:
+    from cfnade.data.load import load
+    from cfnade.data.remote import redact_url
+
+    with _spinner(f"reading {redact_url(data)}"):
+        return load(data, **load_arguments(load_options))
 
 
 def _spinner(text: str) -> AbstractContextManager[Any]:

@@ -3,61 +3,37 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cfnade.cli.options import Json, Model, OptionalData, given_options
+from cfnade.cli.options import Json, Model, OptionalData, given
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
     from cfnade.fitted_model import FittedModel
 
-_PANEL = "Ranking metrics"
+_ranking = partial(typer.Option, rich_help_panel="Ranking metrics")
 
 
 def evaluate(
-    ctx: typer.Context,
     model: Model,
     data: OptionalData = None,
     *,
-    ranking: Annotated[
-        bool,
-        typer.Option("--ranking", help="Evaluate recommendations too.", rich_help_panel=_PANEL),
-    ] = False,
-    k: Annotated[
-        str | None,
-        typer.Option("--k", metavar="K,...", help="Lengths of the lists.", rich_help_panel=_PANEL),
-    ] = None,
+    ranking: Annotated[bool, _ranking("--ranking", help="Evaluate recommendations too.")] = False,
+    k: Annotated[str | None, _ranking("--k", metavar="K,...", help="Lengths of the lists.")] = None,
     threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold",
-            metavar="RATING",
-            help="Least rating of a relevant item.",
-            rich_help_panel=_PANEL,
-        ),
+        float | None, _ranking(metavar="RATING", help="Lowest rating of a relevant item.")
     ] = None,
     max_users: Annotated[
-        int | None,
-        typer.Option(
-            "--max-users",
-            metavar="N",
-            min=1,
-            help="Evaluate a sample of N users.",
-            rich_help_panel=_PANEL,
-        ),
+        int | None, _ranking(metavar="N", min=1, help="Evaluate a sample of N users.")
     ] = None,
     exclude_seen: Annotated[
-        bool,
-        typer.Option(
-            "--exclude-seen/--include-seen",
-            help="Rank only new items, or repeats too.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = True,
+        bool | None,
+        _ranking("--exclude-seen/--include-seen", help="Rank only new items, or repeats too."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate a model on ratings that it was not trained on.
@@ -74,7 +50,9 @@ def evaluate(
     from cfnade.evaluation import evaluate as evaluation
 
     fitted = checkpoint.load(model)
-    arguments = given_options(ctx, ("k", "threshold", "max_users", "exclude_seen"))
+    arguments: dict[str, Any] = given(
+        {"k": k, "threshold": threshold, "max_users": max_users, "exclude_seen": exclude_seen}
+    )
     ranking = ranking or not fitted.rates
     if arguments and not ranking:
         name = next(iter(arguments)).replace("_", "-")

@@ -13,15 +13,17 @@ from cfnade.cli.options import Json, Model
 
 def explain(
     model: Model,
-    item: Annotated[str, typer.Argument(help="Id or title of the item.", metavar="ITEM")],
+    item: options.Item,
     ratings: options.TypedHistory = None,
     *,
-    user: options.OneUser = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="ID", help="A user of the training data.")
+    ] = None,
     history: options.HistoryFile = None,
     n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of ratings.")] = 10,
     target: Annotated[
         Literal["rating", "interaction"] | None,
-        typer.Option("--target", metavar="QUANTITY", help="rating or interaction."),
+        typer.Option(metavar="QUANTITY", help="rating or interaction."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -34,11 +36,12 @@ def explain(
     from cfnade.cli.user_input import load_predictor, parse_item, parse_user
 
     predictor = load_predictor(model)
-    users = [] if user is None else [user]
-    users_given, new_user = parse_user(predictor, users, history, ratings or [])
+    known_users, new_user = parse_user(
+        predictor, [] if user is None else [user], history, ratings or []
+    )
     frame = predictor.explain(
         item=parse_item(item, predictor),
-        user=users_given[0] if users_given else None,
+        user=known_users[0] if known_users else None,
         history=new_user,
         target=target,
     )

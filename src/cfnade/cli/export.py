@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cfnade.cli.help import Command, Group
-from cfnade.cli.options import Model
+from cfnade.cli.command import Command, command_group
+from cfnade.cli.options import ItemName, Model
 from cfnade.utils.text import count_of
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="""Export recommendations, embeddings, ONNX or a static site.
+if TYPE_CHECKING:
+    import polars as pl
+
+app = command_group(
+    """Export recommendations, embeddings, ONNX or a static site.
 
     \b
       cfnade export recommendations model best.parquet
       cfnade export site model site
-    """,
+    """
 )
 TableFile = Annotated[Path, typer.Argument(help=".parquet or .csv file to write.", metavar="OUT")]
 
@@ -41,13 +41,11 @@ def recommendations(
     \b
       cfnade export recommendations model best.parquet -n 50
     """
-    from cfnade.cli.user_input import load_predictor, require_writable, write_frame
+    from cfnade.cli.user_input import load_predictor, require_writable
 
     require_writable(out)
     predictor = load_predictor(model)
-    frame = predictor.recommend(predictor.users.table.tolist(), n=n)
-    write_frame(frame, out)
-    print(f"{out}: {count_of(len(frame), 'row')}")
+    _write(predictor.recommend(predictor.users.table.tolist(), n=n), out)
 
 
 @app.command(cls=Command)
@@ -57,7 +55,7 @@ def embeddings(
     *,
     side: Annotated[
         Literal["item", "user"],
-        typer.Option("--side", metavar="SIDE", help="Whose embeddings: item or user."),
+        typer.Option(metavar="SIDE", help="Whose embeddings: item or user."),
     ] = "item",
 ) -> None:
     """Export the embeddings of items or users.
@@ -66,13 +64,11 @@ def embeddings(
       cfnade export embeddings model items.parquet
       cfnade export embeddings model users.parquet --side user
     """
-    from cfnade.cli.user_input import load_predictor, require_writable, write_frame
+    from cfnade.cli.user_input import load_predictor, require_writable
     from cfnade.inference import similarity
 
     require_writable(out)
-    frame = similarity.embeddings(load_predictor(model).fitted, side)
-    write_frame(frame, out)
-    print(f"{out}: {count_of(len(frame), 'row')}")
+    _write(similarity.embeddings(load_predictor(model).fitted, side), out)
 
 
 @app.command(cls=Command)
@@ -99,12 +95,7 @@ def site(
     model: Model,
     out: Annotated[Path, typer.Argument(help="Folder to write.", metavar="OUT")],
     *,
-    item_name: Annotated[
-        str | None,
-        typer.Option(
-            "--item-name", metavar="WORD", help="What the page calls an item, such as book."
-        ),
-    ] = None,
+    item_name: ItemName = None,
 ) -> None:
     """Export the page as static files that predict in the browser.
 
@@ -121,3 +112,10 @@ def site(
     size = f"{result.bytes / 1e6:.2f} MB in total"
     print(f"{out}: a page with {count_of(result.items, 'item')}, {size}")
     print(f"to look at it: python -m http.server -d {out}; any web server can host it")
+
+
+def _write(frame: pl.DataFrame, out: Path) -> None:
+    from cfnade.cli.user_input import write_frame
+
+    write_frame(frame, out)
+    print(f"{out}: {count_of(len(frame), 'row')}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cfnade.cli.run_config import RUN_FILE, RunConfig, require_no_unfinished_run
+from cfnade.cli.run_config import RUN_FILE, RunConfig, is_finished
 from cfnade.exceptions import CfnadeError, CheckpointError, TrainingError
 from cfnade.utils.files import LockedError, exclusive, write_text
 
@@ -35,7 +35,7 @@ def locked_output_dir(
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        file = next(place for place in (out, *out.parents) if place.is_file())
+        file = next(path for path in (out, *out.parents) if path.is_file())
         raise error(f"{file}: is a file; give a folder with --out") from None
     try:
         with exclusive(out / lock):
@@ -53,16 +53,33 @@ def require_replaceable(out: Path, *, overwrite: bool) -> None:
     from cfnade.checkpoint.folder import resolve_file
     from cfnade.checkpoint.manifest import MANIFEST
     from cfnade.checkpoint.save import require_replaceable as require_own_files
+    from cfnade.distributed import state as rank_state
+    from cfnade.training import state
 
     require_own_files(out)
     if overwrite:
         return
-    require_no_unfinished_run(out)
+    has_rank_state = rank_state.exists(out)
+    has_state = any(path.name == state.NAME for path in state.state_files(out))
+    if has_rank_state or (has_state and _is_unfinished(out)):
+        ranks = " of several ranks (resuming needs as many ranks)" if has_rank_state else ""
+        raise TrainingError(
+            f"{out}: holds an unfinished run{ranks}; continue it with --resume, or replace it with "
+            "--overwrite"
+        )
     if resolve_file(out, MANIFEST).exists():
         raise TrainingError(
             f"{out}: holds a trained model; give --overwrite to replace it, or another folder with "
             "--out"
         )
+
+
+def _is_unfinished(out: Path) -> bool:
+    """Return whether the run in the folder can be resumed: it has a readable run.json."""
+    try:
+        return not is_finished(out)
+    except TrainingError:
+        return False
 
 
 def require_no_model(out: Path) -> None:
@@ -105,8 +122,7 @@ def require_unfinished(out: Path) -> None:
     """Refuse to resume a finished run whose training state is removed."""
     from cfnade.training import state
 
-    finished = json.loads((out / RUN_FILE).read_text(encoding="utf-8")).get("finished", False)
-    if finished and not (out / state.NAME).exists():
+    if is_finished(out) and not (out / state.NAME).exists():
         raise TrainingError(
             f"{out}: the run is finished, so there is nothing to resume: its training state was "
             "removed when the model was saved (--keep-state keeps it). To train the model further, "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cfnade.cli.options import Model
+from cfnade.cli.process import print_status
 from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
 
@@ -31,23 +32,15 @@ def predict(
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option(
-            "--timestamp",
-            metavar="TIME",
-            help="Seconds since 1970, or a date, for all pairs.",
-        ),
+        typer.Option(metavar="TIME", help="Seconds since 1970, or a date, for all pairs."),
     ] = None,
     unknown: Annotated[
         Literal["mean", "nan", "raise"] | None,
-        typer.Option(
-            "--unknown",
-            metavar="RULE",
-            help="For unknown ids: mean, nan or raise.  [default: mean]",
-        ),
+        typer.Option(metavar="RULE", help="For unknown ids: mean, nan or raise.  [default: mean]"),
     ] = None,
     new_items: Annotated[
         Path | None,
-        typer.Option("--new-items", metavar="FILE", help="Table of first ratings of new items."),
+        typer.Option(metavar="FILE", help="Table of first ratings of new items."),
     ] = None,
 ) -> None:
     """Predict the ratings of pairs of users and items.
@@ -83,7 +76,7 @@ def predict(
         sys.stdout.write(predictions.write_csv())
     else:
         write_frame(predictions, out)
-        print(f"{out}: {count_of(len(predictions), 'prediction')}", file=sys.stderr)
+        print_status(f"{out}: {count_of(len(predictions), 'prediction')}")
 
 
 def _timestamps(predictor: Predictor, table: Table, timestamp: str | None) -> Any:
@@ -112,8 +105,7 @@ def _report_unknown(frame: pl.DataFrame) -> None:
     users = frame.filter(frame["n_user_ratings"] == 0)["user"].n_unique()
     items = frame.filter(frame["n_item_ratings"] == 0)["item"].n_unique()
     if users or items:
-        print(
+        print_status(
             f"unknown to the model: {count_of(users, 'user')}, {count_of(items, 'item')}; their "
-            "predictions are means (--unknown nan leaves them out)",
-            file=sys.stderr,
+            "predictions are means (--unknown nan leaves them out)"
         )

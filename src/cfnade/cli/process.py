@@ -1,8 +1,9 @@
-"""The process of a command: status lines, compilation, garbage collection, Ctrl-C."""
+"""The process of a command: terminal, compilation, garbage collection, Ctrl-C."""
 
 from __future__ import annotations
 
 import gc
+import re
 import shlex
 import signal
 import sys
@@ -11,6 +12,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+_SPACES = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]")
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # control characters, such as the start of an escape
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks and overrides of the text's direction
+    r"\ud800-\udfff]"  # halves of characters, which cannot be encoded
+)
+
+
+def printable(text: str) -> str:
+    """Return a text of a data set, such as a title, without what controls a terminal.
+
+    Line breaks and tabs become spaces. Control characters and overrides of the direction of
+    writing, which could rewrite or reorder what is printed around them, are removed.
+    """
+    return _UNSAFE.sub("", _SPACES.sub(" ", text))
+
+
+def printable_lines(text: str) -> str:
+    """Return a message of several lines, each of them printable."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def print_status(line: str) -> None:

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import json
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
 from cfnade.cli import options
-from cfnade.cli.options import Json, Model, given_options
-from cfnade.cli.terminal import printable
+from cfnade.cli.command import with_option_groups
+from cfnade.cli.options import Json, Model, given
+from cfnade.cli.process import print_status, printable
 from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:
     from cfnade.inference.predictor import Predictor
 
 
+@with_option_groups
 def recommend(
-    ctx: typer.Context,
     model: Model,
     ratings: options.TypedHistory = None,
     *,
-    user: options.Users = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="A user of the training data (repeatable)."),
+    ] = None,
     history: options.HistoryFile = None,
     n: options.ItemCount = 10,
     as_json: Json = False,
-    rank_by: options.RankBy = None,
-    balance: options.Balance = None,
-    threshold: options.Threshold = None,
-    personalization: options.Personalization = None,
-    diversity: options.Diversity = None,
-    popularity_penalty: options.PopularityPenalty = None,
-    min_ratings: options.MinRatings = None,
-    genres: options.Genres = None,
-    candidate_items: options.CandidateItems = None,
-    exclude_items: options.ExcludeItems = None,
-    exclude_seen: options.ExcludeSeen = True,
+    **ranking_options: Unpack[options.RankingArguments],
 ) -> None:
     """Recommend items to known users or to a new user.
 
@@ -51,9 +44,8 @@ def recommend(
     from cfnade.cli.user_input import load_predictor, parse_user
 
     predictor = load_predictor(model)
-    ranking = ranking_arguments(ctx, predictor)
-    users_given = [] if user is None else user
-    users, new_user = parse_user(predictor, users_given, history, ratings or [])
+    ranking = ranking_arguments(ranking_options, predictor)
+    users, new_user = parse_user(predictor, user or [], history, ratings or [])
     frame = predictor.recommend(users, history=new_user, n=n, **ranking)
     _report_unknown(users or [], predictor)
     least = ranking.get("min_ratings")
@@ -66,11 +58,13 @@ def recommend(
         print_recommendations(frame, predictor.scale)
 
 
-def ranking_arguments(ctx: typer.Context, predictor: Predictor) -> dict[str, Any]:
+def ranking_arguments(
+    ranking_options: options.RankingArguments, predictor: Predictor
+) -> dict[str, Any]:
     """Return the ranking options on the command line as arguments of the predictor."""
     from cfnade.cli.user_input import parse_item
 
-    arguments = given_options(ctx, options.RANKING_OPTIONS)
+    arguments = given(ranking_options)
     for name in ("candidate_items", "exclude_items"):
         if name in arguments:
             arguments[name] = [parse_item(text, predictor) for text in arguments[name]]
@@ -81,15 +75,15 @@ def _report_unknown(users: list[Any], predictor: Predictor) -> None:
     unknown = [printable(str(user)) for user in users if predictor.users.index(user) < 0]
     if unknown:
         names = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        print(f"unknown users get the items that suit all users: {names}", file=sys.stderr)
+        print_status(f"unknown users get the items that suit all users: {names}")
 
 
 def _report_hidden(frame: Any, least: int) -> None:
     if not len(frame):
-        print("no item is left to recommend; remove a filter", file=sys.stderr)
+        print_status("no item is left to recommend; remove a filter")
         return
     hidden = int(frame["n_hidden_items"].max() or 0)
     if hidden:
         verb = "is" if hidden == 1 else "are"
         items = f"{count_of(hidden, 'item')} with fewer than {least} ratings {verb} hidden"
-        print(f"{items}; --min-ratings 0 shows them", file=sys.stderr)
+        print_status(f"{items}; --min-ratings 0 shows them")

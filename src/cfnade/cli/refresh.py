@@ -23,14 +23,14 @@ def refresh(
     store: Annotated[str, typer.Option("--store", metavar="STORE", help=STORES)],
     every: Annotated[
         str | None,
-        typer.Option("--every", metavar="TIME", help="Repeat, such as 30m, 6h or 1d."),
+        typer.Option(metavar="TIME", help="Repeat, such as 30m, 6h or 1d."),
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option("--tolerance", metavar="RMSE", min=0, help="Accepted increase of the RMSE."),
+        typer.Option(metavar="RMSE", min=0, help="Accepted increase of the RMSE."),
     ] = 0.0,
     epochs: Annotated[
-        int, typer.Option("--epochs", metavar="N", min=1, help="Epochs of continued training.")
+        int, typer.Option(metavar="N", min=1, help="Epochs of continued training.")
     ] = 1,
     n_threads: Threads = None,
 ) -> None:

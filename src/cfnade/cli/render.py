@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cfnade.cli.terminal import printable
+from cfnade.cli.process import printable
 from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:  # a look at a data set needs no torch

@@ -5,26 +5,31 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shlex
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from cfnade.cli.errors import command_line_option
-from cfnade.cli.terminal import printable_lines
+from cfnade.cli.process import printable_lines
 from cfnade.exceptions import CfnadeError
 from cfnade.utils.text import option_format
 
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports only classes derived from it
 _OUT_OF_MEMORY = "out of memory; close other programs or use a machine with more"
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Run a command and exit; errors of the library are one message and exit code 1."""
-    _replace_unprintable_characters()
+    """Run a command and exit: with 1 after an error of the library, with 2 after a usage error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what the encoding of the terminal lacks
     _log_to_stderr()
     try:
         with option_format(command_line_option):
-            app(prog_name="cfnade")
+            sys.exit(app(prog_name="cfnade", standalone_mode=False) or 0)
+    except _USAGE_ERROR as error:
+        _fail(_usage_message(error), 2)
     except CfnadeError as error:
         _fail(str(error))
     except BrokenPipeError:  # the reader of `cfnade … | head` is gone
@@ -38,7 +43,28 @@ def run(app: typer.Typer) -> NoReturn:
         _fail(_OUT_OF_MEMORY)
     except RuntimeError as error:
         _fail(_device_error(error))
-    sys.exit(0)
+
+
+def command_line_option(name: str, value: object) -> str:
+    """Return an option as it is typed at a shell, for messages of the library."""
+    singular = {"candidate_items": "candidate_item", "exclude_items": "exclude_item"}
+    singular["genres"] = "genre"
+    option = f"--{singular.get(name, name).replace('_', '-')}"
+    if value is False:
+        return "--include-seen" if name == "exclude_seen" else f"--no-{option[2:]}"
+    return option if value is None or value is True else f"{option} {shlex.quote(str(value))}"
+
+
+def _usage_message(error: Any) -> str:
+    """Return one line that says what is wrong with the command, and where its help is."""
+    parameter = getattr(error, "param", None)
+    message = error.format_message().rstrip(".")
+    if parameter is not None and error.message:
+        name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
+        reason = error.message.removeprefix("Value error, ").partition(", unable to parse")[0]
+        message = f"{name}: {reason.replace('Input should be', 'must be').rstrip('.')}"
+    path = error.ctx.command_path if error.ctx else "cfnade"
+    return f"{message[0].lower()}{message[1:]}; see {path} --help"
 
 
 def _device_error(error: RuntimeError) -> str:
@@ -51,16 +77,9 @@ def _device_error(error: RuntimeError) -> str:
     raise error
 
 
-def _replace_unprintable_characters() -> None:
-    """Print a question mark for what the encoding of the terminal lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 1) -> NoReturn:
     print(f"error: {printable_lines(message)}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(code)
 
 
 class _StderrHandler(logging.Handler):

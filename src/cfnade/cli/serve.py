@@ -3,87 +3,50 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
 import typer
 
-from cfnade.cli.options import Model
+from cfnade.cli.options import ItemName, Model
 from cfnade.cli.process import compile_kernels, gc_frozen
 from cfnade.cli.store import STORES
 from cfnade.exceptions import CfnadeError
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
 _WATCH_INTERVAL = 2.0  # seconds
-_NETWORK, _PAGE = "Network", "Page and store"
+_network = partial(typer.Option, rich_help_panel="Network")
 
 
 def serve(
     model: Model,
     *,
     host: Annotated[
-        str,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="Address; 0.0.0.0 for all.",
-            rich_help_panel=_NETWORK,
-        ),
+        str, _network(metavar="ADDRESS", help="Address; 0.0.0.0 for all.")
     ] = "127.0.0.1",
     port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            metavar="N",
-            min=0,
-            max=65_535,
-            help="Port; 0 takes a free one.",
-            rich_help_panel=_NETWORK,
-        ),
+        int, _network(metavar="N", min=0, max=65_535, help="Port; 0 takes a free one.")
     ] = 8000,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-host",
-            metavar="NAME",
-            help="Another name of the service (repeatable).",
-            rich_help_panel=_NETWORK,
-        ),
+        _network(metavar="NAME", help="Another name of the service (repeatable)."),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-origin",
-            metavar="ORIGIN",
-            help="Web origin that may send requests (repeatable).",
-            rich_help_panel=_NETWORK,
-        ),
+        _network(metavar="ORIGIN", help="Web origin that may send requests (repeatable)."),
     ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="STORE", help=STORES, rich_help_panel=_PAGE),
-    ] = None,
-    item_name: Annotated[
-        str | None,
-        typer.Option(
-            "--item-name",
-            metavar="WORD",
-            help="What the page calls an item, such as book.",
-            rich_help_panel=_PAGE,
-        ),
-    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="STORE", help=STORES)] = None,
+    item_name: ItemName = None,
     workers: Annotated[
-        int,
-        typer.Option(
-            "--workers", metavar="N", min=1, max=256, help="Processes, each with the model."
-        ),
+        int, typer.Option(metavar="N", min=1, max=256, help="Processes, each with the model.")
     ] = 1,
     watch: Annotated[
         bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")
     ] = False,
     access_log: Annotated[
         Literal["plain", "json"] | None,
-        typer.Option("--access-log", metavar="FORMAT", help="Log requests: plain or json."),
+        typer.Option(metavar="FORMAT", help="Log requests: plain or json."),
     ] = None,
 ) -> None:
     """Serve a model and its page over HTTP.

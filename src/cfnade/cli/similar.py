@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
-
-import typer
 
 from cfnade.cli import options
 from cfnade.cli.options import Json, Model
@@ -13,7 +10,7 @@ from cfnade.cli.options import Json, Model
 
 def similar(
     model: Model,
-    item: Annotated[str, typer.Argument(help="Id or title of the item.", metavar="ITEM")],
+    item: options.Item,
     *,
     n: options.ItemCount = 10,
     as_json: Json = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cfnade.cli import options
+from cfnade.cli.command import Command, command_group
 from cfnade.cli.data import require_parquet, write_table
-from cfnade.cli.help import Command, Group
 from cfnade.cli.options import Data, Json
+from cfnade.cli.process import print_status
 from cfnade.exceptions import StoreError
 from cfnade.utils.text import count_of
 
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
     from cfnade.online.prequential import StoreSummary
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="""Store the ratings of users in SQLite or PostgreSQL.
+app = command_group(
+    """Store the ratings of users in SQLite or PostgreSQL.
 
     \b
       cfnade store import ratings.db ratings.csv
       cfnade serve model --store ratings.db
       cfnade store erase ratings.db anna
-    """,
+    """
 )
 STORES = "SQLite file or postgresql://user@host/name."
 StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_default=False)]
@@ -78,7 +75,14 @@ def info(store: StoreUrl, *, as_json: Json = False) -> None:
 
 
 @app.command("import", cls=Command)
-def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -> None:
+def import_(
+    store: StoreUrl,
+    data: Data,
+    *,
+    scale: Annotated[
+        str | None, typer.Option(metavar="SCALE", help='Rating scale: "1-5" or "0.5-5/0.5".')
+    ] = None,
+) -> None:
     """Import ratings or interactions, all of them or none.
 
     A missing SQLite store is created. Events that are in the store are kept, and erased users stay
@@ -103,7 +107,7 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
         source = ratings.source or Path(redact_url(data)).name or "import"
         added = import_events(opened, events_frame(ratings), source=source, scale=values)
     if ratings.weights is not None:
-        print("note: counts are not stored, only which user chose which item", file=sys.stderr)
+        print_status("note: counts are not stored, only which user chose which item")
     skipped = len(ratings) - added
     why = f"; {skipped:,} skipped: already stored, or of erased users" if skipped else ""
     print(f"{opened.name}: {count_of(added, 'event')} imported{why}")
@@ -112,7 +116,7 @@ def import_(store: StoreUrl, data: Data, *, scale: options.RatingScale = None) -
 @app.command(cls=Command)
 def export(
     store: StoreUrl,
-    out: Annotated[Path, typer.Argument(help="Parquet file to write.", metavar="OUT")],
+    out: options.ParquetFile,
 ) -> None:
     """Export the current ratings as Parquet.
 
@@ -146,16 +150,14 @@ def erase(
         print(f"{opened.name}: {count_of(erasure.n_events, 'event')} of {user!r} erased")
         print(f"earlier models contain them until: cfnade refresh MODEL --store {opened.name}")
     else:
-        print(
+        print_status(
             f"warning: {opened.name} has nothing about {user!r}, so nothing was changed; check "
-            "the id, or the user was erased before",
-            file=sys.stderr,
+            "the id, or the user was erased before"
         )
     if not erasure.purged:
-        print(
+        print_status(
             "warning: another program reads the store now, so erased bytes may remain in the "
-            f"files of the database; repeat: cfnade store erase {opened.name} USER",
-            file=sys.stderr,
+            f"files of the database; repeat: cfnade store erase {opened.name} USER"
         )
 
 

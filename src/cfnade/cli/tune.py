@@ -17,15 +17,11 @@ def tune(
     data: Data,
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the search.")],
-    recipe: Annotated[
-        str, typer.Option("--recipe", metavar="NAME", help="Recipe to start from.")
-    ] = "default",
+    recipe: Annotated[str, typer.Option(metavar="NAME", help="Recipe to start from.")] = "default",
     split: Annotated[
-        str, typer.Option("--split", metavar="NAME", help="How to split the ratings.")
+        str, typer.Option(metavar="NAME", help="How to split the ratings.")
     ] = "paper:0",
-    trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, help="Number of recipes to try.")
-    ] = 20,
+    trials: Annotated[int, typer.Option(metavar="N", min=1, help="Number of recipes to try.")] = 20,
     n_threads: Threads = None,
 ) -> None:
     """Search for better training options by validation RMSE.
