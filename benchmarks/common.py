@@ -30,7 +30,7 @@ from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.column_groups import ColumnGroups
 from cfnade.kernels.engine import Engine
 from cfnade.kernels.sampling import GroupedBatch, RowSampler
-from cfnade.models import CFNADENetwork
+from cfnade.models import CFNADEConfig, CFNADENetwork
 
 __all__ = ["ColumnGroups", "GroupedBatch"]  # kernel types, for benchmarks that inspect a batch
 
@@ -54,12 +54,13 @@ class Case:
 
     def network(self) -> CFNADENetwork:
         """With shared weights and the ordinal cost, drawn from a fixed seed."""
-        network = CFNADENetwork(
+        config = CFNADEConfig(
             columns=self.rows.n_columns,
             levels=self.rows.n_levels,
             hidden=self.hidden,
             factors=self.factors,
         )
+        network = CFNADENetwork(config)
         network.initialise(torch.Generator().manual_seed(SEED))
         return network
 

@@ -95,7 +95,7 @@ def write_shards(ratings: Any, work: Path, side: Any = "both") -> Path:
 
 def stepper_of(group: Any, shards: Any, case: str) -> tuple[Any, int]:
     """Return what trains on a rank's part of the ratings, and the number of rows."""
-    from cfnade.components.new_member import new_member
+    from cfnade.components.registry import new_member
     from cfnade.config import TrainingConfig
     from cfnade.distributed.rank_data import load_rank_data
     from cfnade.training.steps import make_stepper

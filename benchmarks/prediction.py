@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cfnade.components.new_member import component_axis, component_class
+from cfnade.components.registry import component_axis, component_class
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -30,14 +30,14 @@ from benchmarks.common import SEED, fastest, machine, save, unvisited
 from cfnade._typing import IntArray
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Axis, Member
-from cfnade.components.new_member import component_names
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import component_names
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.scorer import Scorer
-from cfnade.models import CFNADENetwork
+from cfnade.models import CFNADEConfig, CFNADENetwork
 
 COLUMNS, LEVELS, ROWS, CELLS = 17_770, 5, 2_000, 1_000_000
 KNOWN, REQUESTS, BEST = 100, 1_000, 10
@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
-    network = CFNADENetwork(columns=COLUMNS, levels=LEVELS, hidden=(500,), factors=50)
+    network = CFNADENetwork(CFNADEConfig(columns=COLUMNS, levels=LEVELS, hidden=(500,), factors=50))
     network.initialise(torch.Generator().manual_seed(SEED))
     plain = unvisited(network, 1)
     found: dict[str, Any] = {

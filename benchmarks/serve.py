@@ -33,6 +33,7 @@ from benchmarks.common import SEED, machine, save, unvisited
 from benchmarks.serve_load import closed_loop, open_loop, request, wrk
 from cfnade import checkpoint
 from cfnade.models.cfnade import CFNADENetwork
+from cfnade.models.config import CFNADEConfig
 
 GIVEN, BEST, LEVELS = (5, 50, 500), 20, 5
 RATE, CLIENTS, DIFFERENT, AGAIN, WORKERS = 200, 4, 2_000, 20, 4
@@ -46,7 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def random_model(folder: Path, shape: dict[str, Any]) -> Path:
     """A user-based model with random weights, every title rated often, and nobody's ratings."""
-    network = CFNADENetwork(levels=LEVELS, **shape)
+    network = CFNADENetwork(CFNADEConfig(levels=LEVELS, **shape))
     network.initialise(torch.Generator().manual_seed(SEED))
     checkpoint.save(unvisited(network, 100), folder, with_context=False)
     return folder

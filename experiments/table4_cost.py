@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from cfnade.components.new_member import new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load_split
 from cfnade.data.splits import Split, split

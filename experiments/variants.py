@@ -79,7 +79,7 @@ class SlopeComponent(NadeComponent):
         return self.arrays["W"] + self.arrays["S"][:, None]
 
     def module(self) -> nn.Module:
-        return SlopeNetwork.from_config(self.config)
+        return SlopeNetwork(self.config)
 
     def trainer(
         self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int

@@ -19,7 +19,7 @@ from benchmarks.common import Case, Speed, alternate, our_epoch, rival_batches, 
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
 from benchmarks.serve_load import wrk_figures
-from cfnade.models import CFNADENetwork
+from cfnade.models import CFNADEConfig, CFNADENetwork
 
 
 @pytest.mark.parametrize("factors", [None, 3])
@@ -74,7 +74,7 @@ def test_predictions_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes |= {"SHARE": 100, "ALONE": 3}
     for name, value in sizes.items():
         monkeypatch.setattr(prediction, name, value)
-    network = CFNADENetwork(columns=50, levels=4, hidden=(6,), factors=3)
+    network = CFNADENetwork(CFNADEConfig(columns=50, levels=4, hidden=(6,), factors=3))
     assert prediction.cells_per_second(network, 1) > 0
     plain = unvisited(network, 1)
     for fitted in (plain, prediction.with_ridge(plain)):

@@ -242,7 +242,9 @@ def test_who_is_known_by_nothing_gets_what_the_items_get(side: str) -> None:
 
 def test_sides_without_features_keep_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = make("both")
-    monkeypatch.setattr("cfnade.components.nade.NadeRows.fold_in_output", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "cfnade.components.row_states.RowStates.fold_in_output", lambda *_, **__: None
+    )
     who = user_of(fitted.context, row(c6=3, c2=3))
     answer = of_user(Scorer(fitted), who, [1])
     chances = []

@@ -22,8 +22,8 @@ from tests.inference.implicit_cases import picked_model, rated_model
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
-from cfnade.components.new_member import member_spec
 from cfnade.components.optimizers import member_network, network_arrays
+from cfnade.components.registry import member_spec
 from cfnade.fitted_model import FittedModel
 
 MODELS: dict[str, Callable[[], FittedModel]] = {

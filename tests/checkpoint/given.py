@@ -11,8 +11,8 @@ from tests.implicit.cases import CASES, some_model
 from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
-from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

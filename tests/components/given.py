@@ -14,8 +14,8 @@ from tests.components.toy import Toy
 from cfnade.components import Member, RatingComponent
 from cfnade.components.factor_analysis import FactorComponent
 from cfnade.components.neighborhood import NeighborhoodComponent
-from cfnade.components.new_member import new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale

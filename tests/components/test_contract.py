@@ -26,17 +26,17 @@ from tests.components.oracle import PlainRows, plain_scores
 from tests.queries import item_of, user_of
 from tests.queries import known as ratings_of
 
-from cfnade.components import Axis, Member, RatingComponent, gaussian, nade, row_states
+from cfnade.components import Axis, Member, RatingComponent, row_states
 from cfnade.components.base import Array, ComponentScorer, other_axis
 from cfnade.components.nade import NadeComponent
-from cfnade.components.new_member import (
+from cfnade.components.optimizers import member_network
+from cfnade.components.registry import (
     component_names,
     member_spec,
     new_member,
     rating_components,
     saved_member,
 )
-from cfnade.components.optimizers import member_network
 from cfnade.components.ridge import RidgeComponent
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, match_tables
@@ -157,8 +157,7 @@ def test_a_reading_says_what_plain_torch_says_of_one_context_after_another(
     assert side.learns == (None if "neighborhood" in name else other_axis(side.axis))
     expected = list(answers(PlainRows(plain_scores(side), rows), side.axis))
     for piece in (1 << 22, 40):  # 40 numbers: a row or two at a time
-        for module in (nade, gaussian, row_states):
-            monkeypatch.setattr(module, "PIECE", piece)
+        monkeypatch.setattr(row_states, "PIECE", piece)
         found = answers(side.scorer(rows), side.axis)
         for (what, answer), (_, right) in zip(found, expected, strict=True):
             np.testing.assert_allclose(answer, right, rtol=1e-9, atol=1e-9, err_msg=what)

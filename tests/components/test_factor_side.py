@@ -11,7 +11,7 @@ from tests.queries import component_scores
 from cfnade import CFNADE
 from cfnade.components import Axis
 from cfnade.components.factor_analysis import FactorComponent
-from cfnade.components.new_member import new_member
+from cfnade.components.registry import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic

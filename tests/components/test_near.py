@@ -26,7 +26,7 @@ from cfnade.checkpoint import load, save
 from cfnade.components import Axis
 from cfnade.components import neighborhood as module
 from cfnade.components.neighborhood import NeighborhoodComponent, pairs_of
-from cfnade.components.new_member import component_names, new_member
+from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale

@@ -12,7 +12,7 @@ from tests.components.given import some_member, some_ratings
 from tests.queries import component_scores
 
 from cfnade.components import FitData, Member, variational_bayes
-from cfnade.components.new_member import new_member
+from cfnade.components.registry import new_member
 from cfnade.components.ridge import SETTLED_SMOOTHING, RidgeComponent
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig

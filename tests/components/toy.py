@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +15,14 @@ from cfnade.components.base import Array, OutputTable
 from cfnade.components.batches import Batch
 from cfnade.components.row_states import AdditiveComponent
 from cfnade.data.dataset import Dataset
+from cfnade.exceptions import ModelError
 from cfnade.kernels.column_groups import RowRatings
 from cfnade.models.batch import Context
-from cfnade.models.config import Sizes
+from cfnade.utils.validation import options
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToyConfig(Sizes, of="a toy"):
+@options(ModelError)
+class ToyConfig:
     columns: int
     levels: int
 
@@ -61,15 +61,17 @@ class Toy(AdditiveComponent):
         means = sums / context.counts().clamp(min=1)
         return torch.addcmul(self.network["b"][columns], means[rows].unsqueeze(1), w)
 
-    def row_sums(self, ratings: RowRatings) -> Array:
+    def row_sums(self, ratings: RowRatings, *, serial: bool = True) -> Array:
+        del serial
         return np.bincount(ratings.rows, ratings.levels, len(ratings.offsets) - 1)[:, None]
 
     def entry_terms(self, columns: IntArray, levels: IntArray) -> Array:
         del columns
         return np.asarray(levels, np.float64)[:, None]
 
-    def states(self, sums: Array, counts: IntArray) -> Array:
-        return np.asarray(sums / np.maximum(counts, 1)[:, None], self.arrays["b"].dtype)
+    def states(self, projected: Array, counts: IntArray, *, serial: bool = True) -> Array:
+        del serial
+        return np.asarray(projected / np.maximum(counts, 1)[:, None], self.arrays["b"].dtype)
 
     def output(self) -> OutputTable:
         M, w = self.config.columns, self.arrays["w"]

@@ -11,8 +11,8 @@ import torch
 from tests.distributed.thread_group import on_ranks, small_shards
 
 from cfnade.cli.run_config import RunConfig, load_parts
-from cfnade.components.new_member import member_spec, new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import member_spec, new_member
 from cfnade.components.variational_bayes import Factors, fit_factor_analysis
 from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup

@@ -17,8 +17,8 @@ from cfnade import checkpoint
 from cfnade.cli import app
 from cfnade.cli.run_config import RunConfig, load_parts
 from cfnade.components import Member
-from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.distributed import state as rank_state

@@ -16,8 +16,8 @@ from tests.close import assert_close
 from tests.inference.cases import known_cells, literal
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
-from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale

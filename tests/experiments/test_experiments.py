@@ -14,7 +14,7 @@ from tests.components.oracle import PlainRows, plain_scores
 from tests.experiments.plans import CHOICE, HEAD, plan_file, run
 
 from cfnade.components import COMPONENTS
-from cfnade.components.new_member import new_member
+from cfnade.components.registry import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.load import load, load_split
 from cfnade.data.splits import Split, split
@@ -274,7 +274,7 @@ def test_uncorrected_steps_are_as_long_as_a_hand_calculation_says() -> None:
 
 def test_a_slope_of_zero_is_the_plain_model() -> None:
     plain = network_of(small_run(None))
-    sloped = SlopeNetwork.from_config(plain.config)
+    sloped = SlopeNetwork(plain.config)
     sloped.load_state_dict(plain.state_dict(), strict=False)
     assert sloped.input_table.equal(plain.W)
 

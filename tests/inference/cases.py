@@ -19,8 +19,8 @@ from tests.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Member
-from cfnade.components.new_member import component_names, new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

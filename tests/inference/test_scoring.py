@@ -8,17 +8,19 @@ import torch
 from tests.queries import NOTHING, known
 
 from cfnade.components.base import Pairs
-from cfnade.components.nade import NadeComponent, NadeRows
+from cfnade.components.nade import NadeComponent
+from cfnade.components.row_states import RowStates
 from cfnade.inference.query import Entities, KnownRatings
 from cfnade.inference.scorer import softmax
 from cfnade.models.batch import Context
 from cfnade.models.cfnade import CFNADENetwork
+from cfnade.models.config import CFNADEConfig
 
 ACTIVATIONS = ["tanh", "sigmoid", "relu"]
 
 
 def make(**fields: object) -> CFNADENetwork:
-    model = CFNADENetwork(columns=11, levels=4, **({"hidden": (5,)} | fields))  # type: ignore[arg-type]
+    model = CFNADENetwork(CFNADEConfig(columns=11, levels=4, **{"hidden": (5,), **fields}))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -35,9 +37,9 @@ ROWS = [
 DATA = Entities.of_histories([-1] * len(ROWS), ROWS, 11, 4).rows
 
 
-def rows_of(model: CFNADENetwork) -> NadeRows:
+def rows_of(model: CFNADENetwork) -> RowStates:
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    return NadeRows(NadeComponent(model.config, arrays), DATA)
+    return NadeComponent(model.config, arrays).scorer(DATA)
 
 
 @torch.no_grad()

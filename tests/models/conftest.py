@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cfnade.models import CFNADENetwork, Context
+from cfnade.models import CFNADEConfig, CFNADENetwork, Context
 
 COLUMNS, LEVELS = 5, 3
 
@@ -31,9 +31,8 @@ Rating = tuple[int, int]
 
 def random_model(seed: int = 0, **fields: Any) -> CFNADENetwork:
     """A float64 model whose parameters, biases too, are all of order one."""
-    model = CFNADENetwork(
-        **{"columns": COLUMNS, "levels": LEVELS, "hidden": (4,), **fields}
-    ).double()
+    config = {"columns": COLUMNS, "levels": LEVELS, "hidden": (4,), **fields}
+    model = CFNADENetwork(CFNADEConfig(**config)).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -196,24 +194,10 @@ TABLE_4_DIFFERS: list[tuple[int, int, int | None, int, int, str]] = [
 @pytest.mark.parametrize(("M", "K", "J", "L", "count", "paper"), TABLE_4 + TABLE_4_DIFFERS)
 def test_parameter_counts(M: int, K: int, J: int | None, L: int, count: int, paper: str) -> None:
     with torch.device("meta"):  # shapes without memory
-        model = CFNADENetwork(columns=M, levels=K, hidden=(500,) * L, factors=J)
+        model = CFNADENetwork(CFNADEConfig(columns=M, levels=K, hidden=(500,) * L, factors=J))
     assert sum(p.numel() for p in model.parameters()) == count == closed_form(M, K, 500, L, J)
     digits = len(paper.split(".")[1])
     assert (f"{count / 1e6:.{digits}f}" == paper) == ((M, K, J, L, count, paper) in TABLE_4)
-
-
-def test_the_signature_and_the_config_have_the_same_defaults() -> None:
-    signature = inspect.signature(CFNADENetwork.__init__).parameters
-    for field in fields(CFNADEConfig):
-        default = signature[field.name].default
-        assert default is inspect.Parameter.empty or default == field.default
-    assert {field.name for field in fields(CFNADEConfig)} == set(signature) - {"self"}
-
-
-def test_a_model_is_remade_from_its_config(model: CFNADENetwork, some_rows: Context) -> None:
-    twin = CFNADENetwork.from_config(CFNADEConfig.from_dict(model.config.to_dict())).double()
-    twin.load_state_dict(model.state_dict())
-    assert torch.equal(every_score(twin, some_rows), every_score(model, some_rows))
 
 
 def test_float32_agrees_with_float64(model: CFNADENetwork, batch: ModelBatch) -> None:

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from cfnade.exceptions import ModelError
-from cfnade.models import CFNADENetwork, Context
+from cfnade.models import CFNADEConfig, CFNADENetwork, Context
 from cfnade.models.initialization import level_steps, smoothed_log_frequencies
 
 
 def test_nothing_is_random_but_initialise(generator: torch.Generator) -> None:
     before = torch.get_rng_state()
-    model = CFNADENetwork(columns=3, levels=2, hidden=(4, 3))
+    model = CFNADENetwork(CFNADEConfig(columns=3, levels=2, hidden=(4, 3)))
     assert not any(p.any() for p in model.parameters())
     model.initialise(generator)
-    again = CFNADENetwork(columns=3, levels=2, hidden=(4, 3))
+    again = CFNADENetwork(CFNADEConfig(columns=3, levels=2, hidden=(4, 3)))
     again.initialise(torch.Generator().manual_seed(1))
     for one, other in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -27,8 +27,8 @@ def test_nothing_is_random_but_initialise(generator: torch.Generator) -> None:
 
 def test_initial_weights_fill_the_authors_range(generator: torch.Generator) -> None:
     M, H, J = 300, 40, 10
-    full = CFNADENetwork(columns=M, levels=5, hidden=(H, 20))
-    factored = CFNADENetwork(columns=M, levels=5, hidden=(H,), factors=J)
+    full = CFNADENetwork(CFNADEConfig(columns=M, levels=5, hidden=(H, 20)))
+    factored = CFNADENetwork(CFNADEConfig(columns=M, levels=5, hidden=(H,), factors=J))
     bounds = {(full, "W"): M + H, (full, "V"): M + 20, (full, "deep_W.0"): H + 20}
     bounds |= {(factored, "A"): M + J, (factored, "P"): M + J}
     bounds |= {(factored, "B"): J + H, (factored, "Q"): J + H}
@@ -47,7 +47,7 @@ def test_initial_biases_predict_smoothed_frequencies(
     make_context: Callable[..., Context], shared: bool
 ) -> None:
     counts = torch.tensor([[8, 0, 2], [0, 0, 0], [1, 1, 1]])
-    model = CFNADENetwork(columns=3, levels=3, hidden=(4,), shared=shared).double()
+    model = CFNADENetwork(CFNADEConfig(columns=3, levels=3, hidden=(4,), shared=shared)).double()
     model.initialise_biases(counts, smoothing=5.0)
     cells = torch.tensor([0, 0, 0]), torch.tensor([0, 1, 2])
     everyone = [10 / 16, 2 / 16, 4 / 16]  # 9, 1 and 3 ratings in all, and one more of each

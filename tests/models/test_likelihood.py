@@ -13,7 +13,7 @@ import torch
 from scipy.stats import chisquare
 
 from cfnade.exceptions import ModelError
-from cfnade.models import CFNADENetwork, Context, ModelBatch, Targets, likelihood
+from cfnade.models import CFNADEConfig, CFNADENetwork, Context, ModelBatch, Targets, likelihood
 from cfnade.models.likelihood import (
     arrange,
     conditional_scores,
@@ -173,7 +173,7 @@ def test_basic_training_learns_the_rows_it_sees(generator: torch.Generator) -> N
     # Columns 0 and 1 are coin flips, column 2 says whether they agree: ln 2 twice, then certainty.
     cases = torch.tensor([[a, b, int(a == b)] for a in (0, 1) for b in (0, 1)])
     rows = Context(torch.arange(5) * 3, torch.arange(3).repeat(4), cases.flatten())
-    model = CFNADENetwork(columns=3, levels=2, hidden=(8,), ordinal_weight=0.0)
+    model = CFNADENetwork(CFNADEConfig(columns=3, levels=2, hidden=(8,), ordinal_weight=0.0))
     model.initialise(generator)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(300):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from cfnade.components.new_member import new_member
 from cfnade.components.optimizers import member_network
+from cfnade.components.registry import new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError

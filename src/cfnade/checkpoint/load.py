@@ -27,7 +27,7 @@ from cfnade.checkpoint.manifest import (
 from cfnade.checkpoint.save import required_files
 from cfnade.checkpoint.validate import validate_model
 from cfnade.components import Axis, Member
-from cfnade.components.new_member import member_spec, saved_member
+from cfnade.components.registry import member_spec, saved_member
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.data.storage import open_dataset

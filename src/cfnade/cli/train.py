@@ -161,7 +161,7 @@ def _history(config: RunConfig, plan: TrainingPlan, store: StateStore) -> Histor
 
 def _compile(config: RunConfig, plan: TrainingPlan) -> None:
     """Compile the kernels of all members, partly in a second process."""
-    from cfnade.components.new_member import component_names, kernel_groups
+    from cfnade.components.registry import component_names, kernel_groups
 
     groups = ["inference"]
     if config.device == "cpu":

@@ -147,7 +147,7 @@ def _plan(config: RunConfig) -> TrainingPlan:
 def _train(group: ProcessGroup, run: _Run, config: RunConfig, resume: bool) -> str | None:
     from cfnade import checkpoint
     from cfnade.cli.output_dir import begin_run
-    from cfnade.components.new_member import kernel_groups
+    from cfnade.components.registry import kernel_groups
     from cfnade.distributed import state as rank_state
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.distributed.train import check_plan

@@ -1,7 +1,8 @@
 """Components: the additive parts of a model's scores.
 
-`base.py` defines them, `registry.py` has them by name, `new_member.py` makes new ones. What needs
-torch imports it when a component is fitted or trained, so that prediction does without.
+`base.py` defines them, `registry.py` has them by name and makes members of them. Importing this
+package registers all rating components. What needs torch imports it when a component is fitted or
+trained, so that prediction does without.
 """
 
 from cfnade.components.base import (
@@ -13,16 +14,26 @@ from cfnade.components.base import (
     RatingComponent,
     Trainer,
 )
+from cfnade.components.factor_analysis import FactorComponent
+from cfnade.components.nade import NadeComponent
+from cfnade.components.neighborhood import NeighborhoodComponent
 from cfnade.components.registry import COMPONENTS, register
+from cfnade.components.ridge import RidgeComponent
+from cfnade.components.time import TimeComponent
 
 __all__ = [
     "COMPONENTS",
     "ArraySpec",
     "Axis",
     "Component",
+    "FactorComponent",
     "FitData",
     "Member",
+    "NadeComponent",
+    "NeighborhoodComponent",
     "RatingComponent",
+    "RidgeComponent",
+    "TimeComponent",
     "Trainer",
     "register",
 ]

@@ -7,13 +7,13 @@ user. Code outside this package does not distinguish kinds of components.
 
 Nothing here needs torch before a component is fitted or trained. To add a component: a subclass in
 a module of its own with `@register` (`tests/components/toy.py` is an example), its import in
-`new_member.py`, and its cases in `tests/components/`: see docs/project/architecture.md.
+`__init__.py`, and its cases in `tests/components/`: see docs/project/architecture.md.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import (
     TYPE_CHECKING,
@@ -34,7 +34,6 @@ from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import Evidence
 from cfnade.utils.caching import locked_cached_property
 
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
+    from cfnade.components.optimizers import Adam
+    from cfnade.components.row_states import RowStates
     from cfnade.distributed.partition import ColumnPartition
     from cfnade.kernels.adam import AdamRule
 
@@ -109,27 +110,8 @@ class ComponentScorer(Protocol):
     def score_rows(self, columns: IntArray) -> Array:
         """Return scores of every row that it was given, of each of some columns: (B, N, K)."""
 
-    def fold_in_output(self) -> tuple[PairStates, OutputTable] | None:
-        """Return what scores of a column without weights are linear in, if there is any."""
-
-
-class PairStates(Protocol):
-    """States of rows, which an output table is multiplied with."""
-
-    @property
-    def rows(self) -> CsrRows: ...
-
-    def pair_states(self, pairs: Pairs) -> Iterator[tuple[IntArray, Array, IntArray]]:
-        """Yield places of pairs, states (B, S), and which state each of these pairs has."""
-
-    def states_of(self, numbers: IntArray) -> Array:
-        """Return the states of some of the rows that it was given, (n, S)."""
-
-    def reads_all(self, pairs: Pairs) -> bool:
-        """Whether the states of pairs are taken from those of all rows."""
-
-    def states_left(self, pairs: Pairs) -> Array:
-        """Return states of pairs, each of which leaves a rating out, (n, S)."""
+    def fold_in_output(self) -> tuple[RowStates, OutputTable] | None:
+        """Return the states that scores of a column without weights are linear in, if any."""
 
 
 class OutputTable(NamedTuple):
@@ -202,8 +184,9 @@ class Component(ABC):
             raise ModelError(f"component {cls.name!r}: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the config as plain values, for JSON."""
-        return asdict(self.config)
+        """Return the config as plain values, as JSON has them."""
+        fields = asdict(self.config).items()
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields}
 
     def take_columns(self, places: IntArray, trained: BoolArray | None = None) -> Self:
         """Return the component for other columns.
@@ -254,16 +237,10 @@ class RatingComponent(Component):
     training. Both are 0 before, and it takes no part in training."""
     partitionable: ClassVar[bool] = False
     """Whether ranks can share its columns."""
+    kernels: ClassVar[str] = "nade"
+    """The group of kernels that its training needs (kernels/warmup.py)."""
     closed_form: ClassVar[bool] = False
     """Whether it is fitted to the ratings at once, and nothing of it is trained."""
-
-    @classmethod
-    def config_of(cls, fields: Mapping[str, Any]) -> Any:
-        return cls.config_type.from_dict(fields)
-
-    def to_dict(self) -> dict[str, Any]:
-        fields: dict[str, Any] = self.config.to_dict()
-        return fields
 
     @property
     def group(self) -> ProcessGroup:
@@ -364,22 +341,17 @@ class RatingComponent(Component):
         """Return differentiable scores of a batch's targets by its module, (T, K)."""
         raise NotImplementedError(f"{type(self).__name__} is not trained by torch")
 
-    def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
-    ) -> Array:
-        """Scores of cells in the own columns, of rows of which each rank knows its own ratings.
-
-        All ranks ask of the same rows at once, each for its own cells; counts (B,) are those of
-        whole rows, trained (M,) the training ratings of the own columns. Returns (n, K).
-        """
-        raise NotImplementedError(f"{type(self).__name__} cannot be shared")
-
     # -- asked --------------------------------------------------------------------------------
 
     def fault(self, ratings: Dataset) -> str | None:
         """Return why it does not fit the id tables and the scale of these ratings, if so."""
         assert self.axis is not None
-        return column_fault(self.config, ratings, self.axis)
+        columns, levels = len(ratings.ids(other_axis(self.axis))), len(ratings.scale)
+        if columns != self.config.columns:
+            return f"the id table has {columns:,} columns, the model {self.config.columns:,}"
+        if levels != self.config.levels:
+            return f"the scale {ratings.scale} has {levels} levels, not {self.config.levels}"
+        return None
 
     @abstractmethod
     def scorer(self, rows: CsrRows) -> ComponentScorer:
@@ -400,40 +372,33 @@ class RatingComponent(Component):
         return None
 
 
-class Trainer(Protocol):
+class Trainer(ABC):
     """Moves the arrays of one component in place; the loop owns schedule and validation."""
 
-    def add_scores(self, draw: Batch, scores: Array) -> None:
+    optimizer: Adam | None = None
+
+    @abstractmethod
+    def add_scores(self, batch: Batch, scores: Array) -> None:
         """Add to the scores (T, K) of the batch's targets."""
 
-    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
+    @abstractmethod
+    def backward(self, batch: Batch, gradient: Array, rate: float) -> None:
         """Step down the gradient (T, K) of the scores that `add_scores` added last."""
 
-    def fused_step(self, draw: Batch, rate: float) -> float | None:
+    def fused_step(self, batch: Batch, rate: float) -> float | None:
         """Take the whole step of a component that is alone; return its cost, or None."""
+        del batch, rate
+        return None
 
     def state(self) -> dict[str, Tensor]:
         """Return what an interrupted run needs to resume, beside the arrays; shares memory."""
+        return {} if self.optimizer is None else self.optimizer.state()
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         """Resume from a state after that many steps."""
-
-
-class _Sized(Protocol):
-    @property
-    def columns(self) -> int: ...
-    @property
-    def levels(self) -> int: ...
-
-
-def column_fault(config: _Sized, ratings: Dataset, axis: Axis) -> str | None:
-    """Why weights of so many columns and levels do not fit these ratings; None if they do."""
-    columns = len(ratings.ids(other_axis(axis)))
-    if columns != config.columns:
-        return f"the id table has {columns:,} columns, the model {config.columns:,}"
-    if len(ratings.scale) != config.levels:
-        return f"the scale {ratings.scale} has {len(ratings.scale)} levels, not {config.levels}"
-    return None
+        del steps
+        if self.optimizer is not None:
+            self.optimizer.restore(state)
 
 
 class Member:

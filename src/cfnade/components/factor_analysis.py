@@ -19,13 +19,12 @@ from cfnade.components.base import (
     FitData,
     OutputTable,
     Pairs,
-    PairStates,
     other_axis,
 )
-from cfnade.components.closed_form import ClosedFormComponent
-from cfnade.components.gaussian import PosteriorRows
+from cfnade.components.gaussian import ClosedFormComponent, GaussianStates
 from cfnade.components.mean_link import MeanLink
 from cfnade.components.registry import register
+from cfnade.components.row_states import RowStates
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.kernels.posterior import Evidence, lower_products
@@ -42,9 +41,11 @@ SAMPLED_PRIOR = 3.0
 SAMPLE = 10_000
 """Training ratings that the shape of distributions is found on."""
 MORE_SWEEPS = 2
-"""Of the analysis when ratings have come: it begins where the last one ended."""
+"""Sweeps that continue the analysis after ratings have been added."""
 ROUNDS = 20
-"""Of fitting the levels' weights; each brings them nearer to how often levels came."""
+"""Rounds of fitting the levels' weights to their frequencies."""
+MIN_EXPECTED = 1e-300
+"""Lower limit of an expected frequency."""
 
 
 @register("user-factors", axis="user")
@@ -72,9 +73,9 @@ class FactorComponent(ClosedFormComponent):
         M, K, S = config.columns, config.levels, config.samples
         D = S * config.dimensions
         columns = {"a": (M, D), "c": (M, D), "mean": (M, S)}
-        others = {"importance": (D,), "noise": (S,), "log_weights": (K,), "variances": (2,)}
+        replicated = {"importance": (D,), "noise": (S,), "log_weights": (K,), "variances": (2,)}
         return {name: ArraySpec(shape, trained=False) for name, shape in columns.items()} | {
-            name: ArraySpec(shape, None, trained=False) for name, shape in others.items()
+            name: ArraySpec(shape, None, trained=False) for name, shape in replicated.items()
         }
 
     def _zeros(self) -> dict[str, Array]:
@@ -119,7 +120,7 @@ class FactorComponent(ClosedFormComponent):
         )
         rows, threads = data.dataset.rows(self.axis), thread_count(None)
         self.fill(0, continue_factor_analysis(rows, earlier, threads=threads, sweeps=MORE_SWEEPS))
-        self._shape(data.dataset)
+        self._fit_link(data.dataset)
 
     def _analyze(self, ratings: Dataset, seed: int) -> None:
         """Fit all samples from the start."""
@@ -136,30 +137,29 @@ class FactorComponent(ClosedFormComponent):
             )
         for number, factors in enumerate(samples):
             self.fill(number, factors)
-        self._shape(ratings)
+        self._fit_link(ratings)
 
     def fill(self, number: int, factors: Factors) -> None:
         """Make a fitted analysis one of the samples."""
-        own = self._own(number)
+        dimensions = self._dimensions(number)
         for name in ("a", "c"):
-            self.arrays[name][:, own] = getattr(factors, name)
+            self.arrays[name][:, dimensions] = getattr(factors, name)
         self.arrays["mean"][:, number] = factors.mean
-        self.arrays["importance"][own] = factors.importance
+        self.arrays["importance"][dimensions] = factors.importance
         self.arrays["noise"][number] = factors.noise
 
-    def _own(self, number: int) -> slice:
-        """The dimensions of one sample."""
+    def _dimensions(self, number: int) -> slice:
         D = self.config.dimensions
         return slice(number * D, (number + 1) * D)
 
-    def _shape(self, ratings: Dataset) -> None:
-        """Variances and the levels' weights, from training ratings left out of their own."""
+    def _fit_link(self, ratings: Dataset) -> None:
+        """Fit variances and the levels' weights to training ratings, each left out of its row."""
         rows = ratings.rows(self.axis)
         places = np.arange(rows.n_ratings)[:: -(-rows.n_ratings // SAMPLE)]
         numbers = np.searchsorted(rows.offsets, places, side="right") - 1
         columns, levels = rows.columns[places].astype(np.int64), rows.levels[places]
         pairs = Pairs(rows, numbers, columns, numbers, levels.astype(np.int64))
-        predicted = FactorRows(self, rows).posteriors.score_pairs(pairs)
+        predicted = FactorStates(self, rows).predict_pairs(pairs)
         means = self.arrays["mean"].mean(1)[columns]
         spread = float(np.square(levels - means).mean())
         error = float(np.square(levels - predicted[:, 0]).mean())
@@ -169,102 +169,100 @@ class FactorComponent(ClosedFormComponent):
         self.arrays["variances"][...] = noise, max(spread, noise)
         frequencies = np.bincount(levels, minlength=self.config.levels) + 0.5
         variances = self.arrays["variances"].tolist()
-        self.arrays["log_weights"][...] = _weights(predicted, frequencies, *variances)
+        self.arrays["log_weights"][...] = _fit_weights(predicted, frequencies, *variances)
 
     @property
     def prior_weight(self) -> float:
         return SAMPLED_PRIOR if self.config.samples > 1 else 1.0
 
-    # -- asked --------------------------------------------------------------------------------
+    # -- scores -------------------------------------------------------------------------------
 
     def sample_evidence(self, number: int) -> Evidence:
-        """What ratings tell in one sample, as the kernels read it."""
-        D, arrays = self.config.dimensions, self.arrays
-        own = self._own(number)
-        a, c = (np.ascontiguousarray(arrays[name][:, own]) for name in ("a", "c"))
+        """Return the evidence of ratings in one sample."""
+        D, arrays, dimensions = self.config.dimensions, self.arrays, self._dimensions(number)
+        a, c = (np.ascontiguousarray(arrays[name][:, dimensions]) for name in ("a", "c"))
         mean, noise = arrays["mean"][:, number], arrays["noise"][number]
         k = np.arange(self.config.levels, dtype=a.dtype)
         products = np.empty((len(a), D * (D + 1) // 2), a.dtype)
         lower_products(a / np.sqrt(noise), c / noise, products)
-        told = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
-        importance = np.ascontiguousarray(arrays["importance"][own])
-        return Evidence(a, products, told, np.ones(D, a.dtype), importance)
+        by_level = a[:, None] * ((k - mean[:, None]) / noise)[:, :, None]  # (M, K, D)
+        importance = np.ascontiguousarray(arrays["importance"][dimensions])
+        return Evidence(a, products, by_level, np.ones(D, a.dtype), importance)
 
     def evidence(self) -> Evidence:
         return self.sample_evidence(0)  # of several samples, each is one answer
 
     def link(self) -> MeanLink:
-        """From (η, ω) to scores, for the weights and variances as they are."""
+        """Return the link from (η, ω) to scores with the present weights and variances."""
         noise, spread = self.arrays["variances"].tolist()
         return MeanLink(self.arrays["log_weights"], noise, spread)
 
-    def scorer(self, rows: CsrRows) -> FactorRows:
-        return FactorRows(self, rows)
+    def scorer(self, rows: CsrRows) -> FactorStates:
+        return FactorStates(self, rows)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
-        """Of a row its state (m, ω), of a column its loadings."""
+        """Return the state (m, ω) of each row, or the loadings of each column."""
         if axis != self.axis:
             return self.arrays["a"]
-        return FactorRows(self, context.rows(axis)).posteriors.all_states()
+        return self.scorer(context.rows(axis)).all_states()
 
 
-class FactorRows:
-    """(η, ω) of pairs by the posteriors of their rows, turned into scores."""
+class FactorStates(GaussianStates):
+    """Rows whose states give (η, ω) of each column, which the link turns into scores."""
 
     def __init__(self, component: FactorComponent, rows: CsrRows) -> None:
-        self._arrays, self._link = component.arrays, component.link()
-        a, S = component.arrays["a"], component.config.samples
-        self.rows, self.dtype = rows, a.dtype
-        M, D = a.shape
-        self.loadings = a / S, component.arrays["mean"].mean(1)
-        table = np.zeros((M, 2, D + 1), a.dtype)  # of (m, ω)
-        table[:, 0, :D], table[:, 1, D] = self.loadings[0], 1.0
-        bias = np.stack([self.loadings[1], np.zeros_like(table[:, 0, 0])], 1)
+        arrays, S = component.arrays, component.config.samples
+        self._arrays, self._link = arrays, component.link()
+        self.loadings, self.means = arrays["a"] / S, arrays["mean"].mean(1)
+        M, D = self.loadings.shape
+        table = np.zeros((M, 2, D + 1), self.loadings.dtype)  # of (m, ω)
+        table[:, 0, :D], table[:, 1, D] = self.loadings, 1.0
+        bias = np.stack([self.means, np.zeros_like(self.means)], 1)
         evidence = [component.sample_evidence(number) for number in range(S)]
-        output = OutputTable(table, bias, False)
-        self.posteriors = PosteriorRows(component.axis, rows, evidence, output)
+        super().__init__(component.axis, rows, evidence, OutputTable(table, bias, False))
+
+    def predict_pairs(self, pairs: Pairs) -> Array:
+        """Return (η, ω) of pairs, (n, 2)."""
+        return super().score_pairs(pairs)
 
     def score_pairs(self, pairs: Pairs) -> Array:
-        return self._linked(self.posteriors.score_pairs(pairs))
+        return self._scores(self.predict_pairs(pairs))
 
     def score_columns(self, rows: CsrRows) -> Array:
-        return self._linked_lists(self.posteriors.score_columns(rows))
+        return self._list_scores(super().score_columns(rows))
 
     def score_rows(self, columns: IntArray) -> Array:
-        return self._linked_lists(self.posteriors.score_rows(columns))
+        return self._list_scores(super().score_rows(columns))
 
-    def _linked(self, predicted: Array) -> Array:
+    def _scores(self, predicted: Array) -> Array:
         return self._link.scores(predicted).astype(self.dtype)
 
-    def _linked_lists(self, lists: Array) -> Array:
-        """Of (η, ω) as (B, M, 2). Returns (B, M, K), in memory levels before columns."""
-        B, M, _ = lists.shape
-        scores = self._linked(lists.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
+    def _list_scores(self, predicted: Array) -> Array:
+        """Return scores (B, M, K) for (η, ω) as (B, M, 2), in memory levels before columns."""
+        B, M, _ = predicted.shape
+        scores = self._scores(predicted.reshape(-1, 2)).reshape(B, M, self.rows.n_levels)
         return np.ascontiguousarray(scores.transpose(0, 2, 1)).transpose(0, 2, 1)
 
-    def fold_in_output(self) -> tuple[PairStates, OutputTable]:
-        """For a column without loadings: bells that are not tilted, whose scores are linear."""
-        (a, means), k = self.loadings, np.arange(self.rows.n_levels)
-        (M, D), variance = a.shape, float(self._arrays["variances"][0])
-        table = np.zeros((M, len(k), D + 1), a.dtype)
-        table[:, :, :D] = a[:, None] * (k / variance)[:, None]
-        bells = -np.square(k - means[:, None]) / (2 * variance)
+    def fold_in_output(self) -> tuple[RowStates, OutputTable]:
+        """Return bells that are not tilted, whose scores are linear in the loadings."""
+        k, variance = np.arange(self.rows.n_levels), float(self._arrays["variances"][0])
+        M, D = self.loadings.shape
+        table = np.zeros((M, len(k), D + 1), self.dtype)
+        table[:, :, :D] = self.loadings[:, None] * (k / variance)[:, None]
+        bells = -np.square(k - self.means[:, None]) / (2 * variance)
         bias = self._arrays["log_weights"] + bells
-        return self.posteriors, OutputTable(table, bias.astype(a.dtype), False)
+        return self, OutputTable(table, bias.astype(self.dtype), False)
 
 
-LEAST_EXPECTED = 1e-300
-
-
-def _weights(predicted: Array, frequencies: Array, noise: float, spread: float) -> Array:
-    """log w (K,) with which levels are expected as often as they came."""
-    weights, came = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
+def _fit_weights(predicted: Array, frequencies: Array, noise: float, spread: float) -> Array:
+    """Return log w (K,) with which the expected frequencies of levels are the observed ones."""
+    weights, observed = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
     link = None
     for _ in range(ROUNDS):
         link = MeanLink(weights, noise, spread, near=link)
         scores = link.scores(predicted)
-        chances = np.exp(scores - scores.max(1, keepdims=True))
-        expected = (chances / chances.sum(1, keepdims=True)).mean(0)
-        # Where all ratings are alike, far levels are expected less often than a float can tell.
-        weights += came - np.log(np.maximum(expected, LEAST_EXPECTED))
+        probabilities = np.exp(scores - scores.max(1, keepdims=True))
+        expected = (probabilities / probabilities.sum(1, keepdims=True)).mean(0)
+        # Where all ratings are equal, far levels have a smaller probability than a float holds.
+        weights += observed - np.log(np.maximum(expected, MIN_EXPECTED))
     return weights

@@ -26,10 +26,10 @@ from cfnade.components.base import (
     Pairs,
     other_axis,
 )
-from cfnade.components.closed_form import ClosedFormComponent
-from cfnade.components.factor_analysis import FactorComponent, FactorRows
+from cfnade.components.factor_analysis import FactorComponent, FactorStates
+from cfnade.components.gaussian import ClosedFormComponent, reduced_rows
 from cfnade.components.registry import register
-from cfnade.components.row_states import ratings_of, reduced_rows, rows_in_pieces
+from cfnade.components.row_states import ratings_of, rows_in_pieces
 from cfnade.data.csr import CsrRows, index_counts, index_sums, offsets_from_counts
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
@@ -151,7 +151,7 @@ class NeighborhoodComponent(ClosedFormComponent):
         factors.fill(0, found)
 
         def find() -> ColumnPairs:
-            left = _left_of(FactorRows(factors, rows), rows)
+            left = _left_of(FactorStates(factors, rows), rows)
             return pairs_of(rows, left, SURE[axis], threads)
 
         # Several members of a model may have the same neighborhood.
@@ -227,11 +227,11 @@ class NeighborhoodComponent(ClosedFormComponent):
         return super().fault(ratings)
 
 
-def residuals_of(factors: FactorRows, ratings: RowRatings) -> Array:
+def residuals_of(factors: FactorStates, ratings: RowRatings) -> Array:
     """What the analysis leaves of each rating, predicted without it. Returns (C,) float64."""
     cells = ratings.rows.astype(np.int64), ratings.columns.astype(np.int64), ratings.levels
-    states = factors.posteriors.states_without(ratings, *cells)  # (C, D + 1)
-    a, mean = factors.loadings
+    states = factors.states_without(ratings, *cells)  # (C, D + 1)
+    a, mean = factors.loadings, factors.means
     columns = cells[1]
     predicted = mean[columns] + np.einsum("cd,cd->c", a[columns], states[:, :-1])
     return np.asarray(ratings.levels - predicted.astype(np.float64))
@@ -243,7 +243,7 @@ class NeighborhoodRows:
     def __init__(self, component: NeighborhoodComponent, rows: CsrRows) -> None:
         arrays = component.arrays
         self.rows, self.dtype = rows, arrays["variances"].dtype
-        self._near, self._factors = component.nearness(), FactorRows(component.factors, rows)
+        self._near, self._factors = component.nearness(), FactorStates(component.factors, rows)
         self._gain, self._shift = float(arrays["gain"]), float(arrays["shift"])
         self._k = np.arange(rows.n_levels)
 
@@ -332,7 +332,7 @@ class ColumnPairs(NamedTuple):
     variances: Array  # (M,)
 
 
-def _left_of(factors: FactorRows, rows: CsrRows) -> Array:
+def _left_of(factors: FactorStates, rows: CsrRows) -> Array:
     """What an analysis leaves of all ratings, so many rows at a time. Returns (n,) float32."""
     left = np.empty(rows.n_ratings, np.float32)
     for first in range(0, len(rows), ROWS_AT_ONCE):

@@ -11,34 +11,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cfnade.components.base import Array, Axis
+from cfnade.components.base import Array, Axis, Trainer
 from cfnade.components.batches import Batch
 from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.threads import single_torch_thread
 
 if TYPE_CHECKING:
     from cfnade.components.base import Member, RatingComponent
-    from cfnade.components.closed_form import ClosedFormComponent
 
 
 class Adam:
-    """Adam over a module's parameters, each by its rule, as torch has it.
+    """Adam over a module's parameters, each by its rule, as torch computes it.
 
-    Torch's own class brings in a compiler when the first one is made: three seconds for nothing.
+    Constructing torch's own class imports a compiler, which takes three seconds.
     """
 
     def __init__(self, network: nn.Module, rules: Mapping[str, AdamRule]) -> None:
-        self._named = named = dict(network.named_parameters())
-        self._rules = [rules[name] for name in named]
-        self._parameters: list[Tensor] = list(named.values())
-        self._moments = [torch.zeros_like(one) for one in self._parameters]
-        self._squares = [torch.zeros_like(one) for one in self._parameters]
+        self._by_name = dict(network.named_parameters())
+        self._rules = [rules[name] for name in self._by_name]
+        self._parameters: list[Tensor] = list(self._by_name.values())
+        self._moments = [torch.zeros_like(parameter) for parameter in self._parameters]
+        self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._steps = 0
 
     def move(self, rate: float, gradients: Mapping[str, Array] | None = None) -> None:
-        """Step at a factor of the usual rates by these gradients, or by those of the parameters."""
+        """Step at a multiple of the rates by these gradients, or by those of the parameters."""
         for name, gradient in (gradients or {}).items():
-            self._named[name].grad = torch.from_numpy(gradient)
+            self._by_name[name].grad = torch.from_numpy(gradient)
         with single_torch_thread(), torch.no_grad():
             self._step(rate)
 
@@ -58,87 +57,50 @@ class Adam:
             parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """What it remembers, by number of the parameter; shares memory."""
-        numbered = enumerate(zip(self._moments, self._squares, strict=True))
+        """Return moments by number of the parameter, and the steps; shares memory."""
         moments = {
-            f"{n}.{name}": one
-            for n, pair in numbered
-            for name, one in zip(_KEPT, pair, strict=True)
+            f"{number}.{name}": tensor
+            for number, pair in enumerate(zip(self._moments, self._squares, strict=True))
+            for name, tensor in zip(("moment", "square"), pair, strict=True)
         }
         return moments | {"steps": torch.tensor(self._steps)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` gave."""
+        """Resume from what `state` returned."""
         self._steps = int(state["steps"])
-        for n, pair in enumerate(zip(self._moments, self._squares, strict=True)):
-            for name, one in zip(_KEPT, pair, strict=True):
-                one.copy_(state[f"{n}.{name}"])
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
 
 
-_KEPT = ("moment", "square")
+class TorchTrainer(Trainer):
+    """Trains any component by autograd of its torch module: for small ones, and for new ones."""
 
-
-class TorchTrainer:
-    """Trains any component by its torch module: for small ones, and for new ones."""
+    optimizer: Adam
 
     def __init__(self, component: RatingComponent, rules: Mapping[str, AdamRule]) -> None:
-        self._component, self._adam = component, Adam(component.network, rules)
-        self._added: Tensor | None = None
+        self._component, self.optimizer = component, Adam(component.network, rules)
+        self._scores: Tensor | None = None
 
-    def add_scores(self, draw: Batch, scores: Array) -> None:
+    def add_scores(self, batch: Batch, scores: Array) -> None:
         with single_torch_thread():
-            self._added = self._component.torch_scores(self._component.network, draw)
-        scores += self._added.detach().numpy()
+            self._scores = self._component.torch_scores(self._component.network, batch)
+        scores += self._scores.detach().numpy()
 
-    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
-        del draw
-        assert self._added is not None
+    def backward(self, batch: Batch, gradient: Array, rate: float) -> None:
+        del batch
+        assert self._scores is not None
         with single_torch_thread():
-            self._added.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
-            self._adam.move(rate)
-        self._added = None
-
-    def fused_step(self, draw: Batch, rate: float) -> float | None:
-        del draw, rate
-        return None
-
-    def state(self) -> dict[str, Tensor]:
-        return self._adam.state()
-
-    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        del steps
-        self._adam.restore(state)
-
-
-class FixedTrainer:
-    """Of a closed-form component: it adds its scores and does not move."""
-
-    def __init__(self, component: ClosedFormComponent) -> None:
-        self._component = component
-
-    def add_scores(self, draw: Batch, scores: Array) -> None:
-        scores += self._component.batch_scores(draw)
-
-    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
-        pass
-
-    def fused_step(self, draw: Batch, rate: float) -> float | None:
-        del draw, rate
-        return None
-
-    def state(self) -> dict[str, Tensor]:
-        return {}
-
-    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        pass
+            self._scores.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
+            self.optimizer.move(rate)
+        self._scores = None
 
 
 def network_scores(network: Any, batch: Batch, axis: Axis) -> Tensor:
-    """Scores of a batch's targets by a network with `hidden` and `scores`. Returns (T, K)."""
+    """Return scores of a batch's targets by a network with `hidden` and `scores`, (T, K)."""
     device = next(iter(network.state_dict().values())).device
-    drawn = batch.batch(axis, device)
-    targets = drawn.targets
-    scores: Tensor = network.scores(network.hidden(drawn.context), targets.rows, targets.columns)
+    rows = batch.batch(axis, device)
+    targets = rows.targets
+    scores: Tensor = network.scores(network.hidden(rows.context), targets.rows, targets.columns)
     return scores
 
 
@@ -147,8 +109,8 @@ def member_network(member: Member, device: str = "cpu") -> nn.ModuleDict:
 
     On a CPU they are in the arrays' memory, on another device a copy.
     """
-    trained = {name: one.network for name, one in member.components.items() if not one.closed_form}
-    network = nn.ModuleDict(trained)
+    components = member.components.items()
+    network = nn.ModuleDict({name: c.network for name, c in components if not c.closed_form})
     return network if device == "cpu" else deepcopy(network).to(device)
 
 

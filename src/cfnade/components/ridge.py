@@ -16,7 +16,6 @@ from cfnade.components.base import (
     Array,
     ArraySpec,
     Axis,
-    ComponentScorer,
     FitData,
     Member,
     OutputTable,
@@ -24,15 +23,18 @@ from cfnade.components.base import (
     Trainer,
     other_axis,
 )
-from cfnade.components.closed_form import rows_of_batch
-from cfnade.components.gaussian import PosteriorRows, posteriors_of
+from cfnade.components.gaussian import (
+    GaussianStates,
+    join_states,
+    posteriors_of,
+    rows_of_batch,
+)
 from cfnade.components.registry import register
 from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
-from cfnade.kernels.column_groups import Cells, RowRatings
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
@@ -40,6 +42,7 @@ from cfnade.kernels.posterior import (
     add_state_scores,
     lower_products,
     posterior_gradients,
+    solve_rows,
     state_gradients,
 )
 from cfnade.kernels.threads import thread_count
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cfnade.components.batches import Batch
+    from cfnade.components.optimizers import Adam
     from cfnade.components.variational_bayes import Factors
     from cfnade.kernels.adam import AdamRule
 
@@ -80,6 +84,7 @@ class RidgeComponent(RatingComponent):
     config_type = RidgeConfig
     partitionable = True
     starts_well = True
+    kernels = "posterior"
 
     @classmethod
     def spec(cls, config: RidgeConfig) -> dict[str, ArraySpec]:
@@ -258,21 +263,7 @@ class RidgeComponent(RatingComponent):
 
         return network_scores(network, batch, self.axis)
 
-    def shared_scores(
-        self, known: RowRatings, counts: IntArray, cells: Cells, trained: IntArray
-    ) -> Array:
-        from cfnade.components.rank_posteriors import posteriors_of_ranks
-        from cfnade.components.rank_scores import rank_scores
-
-        del counts
-        rows = RaggedRows(*(np.array(part) for part in (known.offsets, *known[2:])))
-        posteriors = posteriors_of_ranks(rows, self.evidence(), self.group)
-        gain = self.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[:, None]
-        states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
-        output = OutputTable(self.arrays["V"], self.arrays["b"], True)
-        return rank_scores(self.group, output, states, cells, trained)
-
-    # -- asked --------------------------------------------------------------------------------
+    # -- scores -------------------------------------------------------------------------------
 
     @property
     def u(self) -> Array:
@@ -286,9 +277,7 @@ class RidgeComponent(RatingComponent):
 
     def evidence(self) -> Evidence:
         u, e, evidence = self.u, self.e, self.arrays["W"].copy()  # (M, K, D)
-        for k in range(
-            1, evidence.shape[1]
-        ):  # one after the other: numpy's cumsum takes thrice as long
+        for k in range(1, evidence.shape[1]):  # numpy's cumsum takes three times as long
             evidence[:, k] += evidence[:, k - 1]
         for k in range(evidence.shape[1]):
             evidence[:, k] += u * e[:, k, None]
@@ -298,20 +287,15 @@ class RidgeComponent(RatingComponent):
         prior = np.exp(self.arrays["log_prior"])
         return Evidence(u, products, evidence, prior, self.arrays["importance"])
 
-    def rows(self, rows: CsrRows) -> PosteriorRows:
-        """What it says of its rows and columns."""
+    def scorer(self, rows: CsrRows) -> GaussianStates:
         output = OutputTable(self.arrays["V"], self.arrays["b"], True)
-        evidence = [self.evidence()]
-        return PosteriorRows(self.axis, rows, evidence, output, gain=self.config.gain)
-
-    def scorer(self, rows: CsrRows) -> ComponentScorer:
-        return self.rows(rows)
+        return GaussianStates(self.axis, rows, [self.evidence()], output, gain=self.config.gain)
 
     def vectors(self, context: Dataset, axis: Axis) -> Array | None:
-        """Of a row its state (γ m, ω), of a column the output weights of its levels."""
+        """Return the state (γ m, ω) of each row, or the output weights of each column."""
         if axis != self.axis:
             return self.arrays["V"].reshape(len(self.arrays["V"]), -1)
-        return self.rows(context.rows(axis)).all_states()
+        return self.scorer(context.rows(axis)).all_states()
 
 
 def level_steps(cumulative: Array) -> Array:
@@ -351,18 +335,20 @@ def _moments(counts: Array, smoothing: float, total: IntArray | None = None) -> 
     return means, chances @ np.square(k) - np.square(means)
 
 
-class _Asked(NamedTuple):
-    """What the scores of a draw were made from."""
+class _Forward(NamedTuple):
+    """What the scores of a batch were computed from."""
 
     rows: RaggedRows
     evidence: Evidence
     posteriors: Posteriors
-    gain: Array  # (B, 1) γ
+    gain: Array  # (B,) γ
     states: Array  # (B, D + 1)
 
 
-class RidgeTrainer:
+class RidgeTrainer(Trainer):
     """Posteriors and their gradients in compiled kernels; the tables are small."""
+
+    optimizer: Adam
 
     def __init__(
         self, component: RidgeComponent, rules: Mapping[str, AdamRule], threads: int
@@ -371,42 +357,32 @@ class RidgeTrainer:
 
         self._component, self._axis = component, component.axis
         self._threads, self._group = threads, component.group
-        self._adam = Adam(component.network, rules)
-        self._asked: _Asked | None = None
+        self.optimizer = Adam(component.network, rules)
+        self._forward: _Forward | None = None
 
-    def add_scores(self, draw: Batch, scores: Array) -> None:
-        evidence = self._component.evidence()
-        rows = rows_of_batch(draw.batches[self._axis])
-        if self._group.size == 1:
-            posteriors = posteriors_of(rows, evidence, self._threads)
-        else:
-            from cfnade.components.rank_posteriors import posteriors_of_ranks
+    def add_scores(self, batch: Batch, scores: Array) -> None:
+        arrays, evidence = self._component.arrays, self._component.evidence()
+        rows = rows_of_batch(batch.batches[self._axis])
+        posteriors = posteriors_of(rows, evidence, self._threads, self._group)
+        gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)
+        states = join_states([(posteriors.means, posteriors.unknown)], [gain])
+        self._forward = _Forward(rows, evidence, posteriors, gain, states)
+        add_state_scores(self._cells(batch), states, arrays["V"], arrays["b"], scores)
 
-            posteriors = posteriors_of_ranks(rows, evidence, self._group)
-        gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)[
-            :, None
-        ]
-        states = np.concatenate([posteriors.means * gain, posteriors.unknown[:, None]], 1)
-        self._asked = _Asked(rows, evidence, posteriors, gain, states)
-        output = self._component.arrays["V"], self._component.arrays["b"]
-        add_state_scores(self._cells(draw), states, *output, scores)
-
-    def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
-        assert self._asked is not None
-        rows, evidence, posteriors, gain, states = self._asked
+    def backward(self, batch: Batch, gradient: Array, rate: float) -> None:
+        assert self._forward is not None
+        rows, evidence, posteriors, gain, states = self._forward
         arrays, d_states = self._component.arrays, np.zeros_like(states)
         d_V, d_b = (np.zeros(arrays[name].shape, states.dtype) for name in ("V", "b"))
-        state_gradients(self._cells(draw), states, arrays["V"], gradient, (d_V, d_b, d_states))
-        d_means = np.ascontiguousarray(d_states[:, :-1] * gain)
+        state_gradients(self._cells(batch), states, arrays["V"], gradient, (d_V, d_b, d_states))
+        d_means = np.ascontiguousarray(d_states[:, :-1] * gain[:, None])
         if self._group.size > 1:
-            from cfnade.components.rank_posteriors import solved_by_ranks
-
-            posteriors, d_means = solved_by_ranks(posteriors, d_means, self._group)
+            posteriors, d_means = self._solved(posteriors, d_means)
         d_u, d_E = np.zeros_like(evidence.u), np.zeros_like(evidence.E)
         d_prior = np.zeros_like(evidence.prior)
         posterior_gradients(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
         e = self._component.e
-        grads = {
+        gradients = {
             "V": d_V,
             "b": d_b,
             "u_added": d_u + (d_E * e[:, :, None]).sum(1),
@@ -414,19 +390,23 @@ class RidgeTrainer:
             "W": np.ascontiguousarray(d_E[:, ::-1].cumsum(1)[:, ::-1]),
             "log_prior": d_prior * evidence.prior,  # β = exp(log β)
         }
-        self._adam.move(rate, grads)
+        self.optimizer.move(rate, gradients)
 
-    def fused_step(self, draw: Batch, rate: float) -> float | None:
-        del draw, rate
-        return None
+    def _solved(self, posteriors: Posteriors, slopes: Array) -> tuple[Posteriors, Array]:
+        """Return Λ⁻¹ times the slopes that all ranks add up to, each rank solving its share.
 
-    def _cells(self, draw: Batch) -> tuple[Array, Array, Array]:
-        targets = draw.targets(self._axis)
+        The posteriors returned have unit factors, which leave the slopes as they are.
+        """
+        import torch
+
+        B, D = slopes.shape
+        shared = torch.from_numpy(slopes)
+        self._group.reduce_scatter_rows(shared)
+        solve_rows(*self._group.row_range(B), posteriors.factors, slopes)
+        self._group.all_gather_rows(shared)
+        unit = np.ascontiguousarray(np.broadcast_to(np.eye(D, dtype=slopes.dtype), (B, D, D)))
+        return posteriors._replace(factors=unit), slopes
+
+    def _cells(self, batch: Batch) -> tuple[Array, Array, Array]:
+        targets = batch.targets(self._axis)
         return targets.starts, targets.rows, targets.order
-
-    def state(self) -> dict[str, Tensor]:
-        return self._adam.state()
-
-    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
-        del steps
-        self._adam.restore(state)

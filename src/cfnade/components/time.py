@@ -7,7 +7,6 @@ prediction needs a timestamp.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import numpy as np
@@ -23,7 +22,6 @@ from cfnade.components.base import (
     FitData,
     Pairs,
     RatingComponent,
-    Trainer,
 )
 from cfnade.components.registry import register
 from cfnade.components.time_features import FEATURES, TimeFeatures
@@ -31,8 +29,9 @@ from cfnade.config import TrainingConfig
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import DataError, ModelError, PredictionError, TrainingError
-from cfnade.models.config import TIME_UNITS, Sizes
+from cfnade.models.config import TIME_UNITS
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.validation import options
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -44,8 +43,8 @@ DECAY = 1e-4
 """L2 of the weights, in the gradient of the mean cost of a target."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeConfig(Sizes, of="time features"):
+@options(ModelError)
+class TimeConfig:
     """The sizes of a time component."""
 
     levels: Annotated[int, Ge(2)]
@@ -143,14 +142,6 @@ class TimeComponent(RatingComponent):
         del ratings, share
         rate = settings.learning_rate
         return {n: AdamRule(rate=rate, decay=0.0 if n == "m1" else DECAY) for n in self.trained}
-
-    def trainer(
-        self, ratings: Dataset, settings: TrainingConfig, *, share: float, threads: int
-    ) -> Trainer:
-        from cfnade.components.optimizers import TorchTrainer
-
-        del threads
-        return TorchTrainer(self, self.rules(ratings, settings, share=share))
 
     def module(self) -> nn.Module:
         from cfnade.models.time import TimeNetwork

@@ -17,12 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cfnade.components.rank_posteriors import expected_of_ranks
 from cfnade.data.csr import CsrRows, index_sums
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.kernels.column_groups import take_rows
-from cfnade.kernels.factor_analysis import expectation_step, maximization_step
+from cfnade.kernels.factor_analysis import (
+    add_moments,
+    expectation_step,
+    maximization_step,
+    residual_sums,
+    row_moments,
+)
 from cfnade.kernels.posterior import lower_products
 from cfnade.kernels.threads import run_parallel
 
@@ -37,6 +42,7 @@ LEAST_NOISE = 1e-3
 FIRST_PULL, LEAST_PULL, MOST_PULL = 2.0, 0.5, 50.0
 """Imagined ratings of a column at the mean of all, to begin with; how many they are is learned."""
 _PIECE = 1 << 16  # columns of which random numbers are drawn at a time
+_ROWS_AT_ONCE = 4096  # rows of which ranks exchange sums at a time
 START_SHRINKAGE = 5.0
 """The same for the means that the analysis starts from."""
 
@@ -163,11 +169,7 @@ class _Analysis:
         unit = np.float32(np.sqrt(self._noise))
         residuals = _left(rows, self._mean) / unit
         tables = rows, residuals, self._a / unit, self._c / unit**2
-        shared = self.group.size > 1
-        if shared:
-            sums = _Sums(*expected_of_ranks(*tables, self.group))
-        else:
-            sums = _expected(*tables, threads)
+        sums = _expected(*tables, threads, self.group)
         prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
         a, c = _maximised(sums, *prior, threads)
         squares = index_sums(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
@@ -308,22 +310,45 @@ def _tall_singular(table: Doubles, count: int, group: ProcessGroup) -> tuple[Dou
     return table @ turn[:, ::-1][:, :count] / sizes, sizes
 
 
-def _expected(rows: CsrRows, residuals: Floats, a: Floats, c: Floats, threads: int) -> _Sums:
-    """The sums of the expectation step, each thread's own added up."""
-    M, D = a.shape
-    lower = np.empty((M, D * (D + 1) // 2), np.float32)
+def _expected(
+    rows: CsrRows, residuals: Floats, a: Floats, c: Floats, threads: int, group: ProcessGroup
+) -> _Sums:
+    """Return the sums of the expectation step."""
+    lower = np.empty((len(a), a.shape[1] * (a.shape[1] + 1) // 2), np.float32)
     lower_products(a, c, lower)
+    # Plain tuples: a NamedTuple would be another type, for which kernels are compiled again.
+    entries = np.array(rows.offsets), np.array(rows.columns)
+    if group.size > 1:
+        return _expected_by_ranks(entries, residuals, a, lower, group)
     cuts = np.searchsorted(rows.offsets, rows.n_ratings * np.arange(1, threads) / threads)
     bounds = list(pairwise([0, *cuts.tolist(), len(rows)]))
-    parts = [_Sums(*(np.zeros_like(array) for array in (lower, a, a))) for _ in bounds]
-    tables = (np.array(rows.offsets), np.array(rows.columns)), residuals, (a, lower)
-    # Plain tuples: a named one would be another type, and the kernels be compiled for it again.
-    each = zip(bounds, parts, strict=True)
-    run_parallel(expectation_step, [(*bound, *tables, tuple(part)) for bound, part in each])
+    parts = [tuple(np.zeros_like(array) for array in (lower, a, a)) for _ in bounds]
+    tables = entries, residuals, (a, lower)
+    run_parallel(
+        expectation_step,
+        [(*bound, *tables, part) for bound, part in zip(bounds, parts, strict=True)],
+    )
     for part in parts[1:]:
-        for into, more in zip(parts[0], part, strict=True):
-            into += more
-    return parts[0]
+        for total, more in zip(parts[0], part, strict=True):
+            total += more
+    return _Sums(*parts[0])
+
+
+def _expected_by_ranks(
+    entries: tuple[Any, Any], residuals: Floats, a: Floats, lower: Floats, group: ProcessGroup
+) -> _Sums:
+    """Do the same for the own columns; each rank solves its share of the rows."""
+    totals = np.zeros_like(lower), np.zeros_like(a), np.zeros_like(a)
+    n_rows, width, prior = len(entries[0]) - 1, lower.shape[1] + a.shape[1], np.ones(a.shape[1])
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        sums = np.empty((min(_ROWS_AT_ONCE, n_rows - first), width), np.float32)
+        residual_sums(first, entries, residuals, (a, lower), sums)
+        shared = torch.from_numpy(sums)
+        group.reduce_scatter_rows(shared)
+        row_moments(*group.row_range(len(sums)), sums, prior.astype(np.float32))
+        group.all_gather_rows(shared)
+        add_moments(first, entries, residuals, sums, totals)
+    return _Sums(*totals)
 
 
 def _maximised(

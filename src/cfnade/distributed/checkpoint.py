@@ -29,7 +29,7 @@ from cfnade.checkpoint.manifest import (
 )
 from cfnade.components import Member
 from cfnade.components.base import Axis, other_axis
-from cfnade.components.new_member import saved_member
+from cfnade.components.registry import saved_member
 from cfnade.data.storage import save_columns
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import Array

@@ -14,13 +14,13 @@ from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Member
 from cfnade.components.base import Axis, other_axis
-from cfnade.components.new_member import (
+from cfnade.components.optimizers import network_arrays
+from cfnade.components.registry import (
     component_axis,
     component_class,
     component_names,
     new_member,
 )
-from cfnade.components.optimizers import network_arrays
 from cfnade.components.ridge import spread_of
 from cfnade.data.dataset import make_dataset
 from cfnade.distributed.checkpoint import PartitionedModel, described_member, write_model

@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from cfnade._typing import IntArray
 from cfnade.calibration.calibration import MAX_FIT_RATINGS, Calibration, fit_calibration
-from cfnade.components import Member
-from cfnade.components.base import Axis, other_axis
+from cfnade.components import Member, RatingComponent
+from cfnade.components.base import THIN, Axis, other_axis
+from cfnade.components.row_states import RowStates, ratings_of
+from cfnade.data.csr import CsrRows
 from cfnade.distributed.partition import pair_exchange
 from cfnade.distributed.rank_data import RankData
 from cfnade.evaluation.rating_metrics import calibration_error, nll
 from cfnade.inference.scorer import softmax
-from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, take_rows
+from cfnade.kernels.column_groups import take_rows
+from cfnade.kernels.scoring import cell_scores
 from cfnade.training.validation import MAX_RATINGS, SHRINKAGE
 
 FloatArray = npt.NDArray[np.float64]
@@ -150,10 +155,48 @@ class _ValidationPairs:
             ratings = take_rows(csr.offsets, csr.columns, csr.levels, numbers)
             counts = data.part.rows.sizes[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
-            cells = Cells(local, columns[lo:hi], self.levels[lo:hi], NO_WEIGHTS)
-            arguments = ratings, counts, cells, self._trained
-            out[lo:hi] = sum(component.shared_scores(*arguments) for component in components)
+            known = CsrRows(ratings.offsets, *ratings[2:], csr.n_columns, csr.n_levels)
+            out[lo:hi] = sum(
+                self._component_scores(component, known, counts, local, columns[lo:hi])
+                for component in components
+            )
         return out
+
+    def _component_scores(
+        self,
+        component: RatingComponent,
+        known: CsrRows,
+        counts: IntArray,
+        row: IntArray,
+        column: IntArray,
+    ) -> FloatArray:
+        """Return the scores of cells in the own columns, (n, K).
+
+        All ranks ask for the same rows, each for its own cells. Each knows its part of a row's
+        ratings; `counts` are those of whole rows. A column without training ratings is the mean of
+        those with any, of all ranks.
+        """
+        scorer, group, trained = component.scorer(known), self._data.part.group, self._trained
+        assert isinstance(scorer, RowStates)
+        sums = torch.from_numpy(scorer.row_sums(ratings_of(known), serial=False))
+        group.reduce_scatter_rows(sums)
+        lo, hi = group.row_range(len(counts))
+        states = torch.zeros(len(counts), scorer.width, dtype=sums.dtype)
+        part = scorer.states_of_sums(sums[lo:hi].numpy(), counts[lo:hi], serial=False)
+        states[lo:hi] = torch.from_numpy(part)
+        group.all_gather_rows(states)
+        table, bias, shared = scorer.output
+        scores = cell_scores(states.numpy(), table, bias, row, column, shared=shared)
+        weights = (trained / (trained + THIN)).astype(table.dtype)
+        totals = np.concatenate([np.tensordot(weights, table, 1).ravel(), weights @ bias])
+        mean = group.all_reduce(totals) / max(1e-9, group.total(float(weights.sum())))
+        unseen = np.flatnonzero(trained[column] == 0)
+        if len(unseen):
+            mean_table, mean_bias = np.split(mean.astype(table.dtype), [table[0].size])
+            output = mean_table.reshape(1, *table.shape[1:]), mean_bias.reshape(1, -1)
+            first = np.zeros(len(unseen), np.int64)
+            scores[unseen] = cell_scores(states.numpy(), *output, row[unseen], first, shared=shared)
+        return np.asarray(scores)
 
 
 def _selected_rows(data: RankData) -> npt.NDArray[np.bool_]:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cfnade._typing import IntArray
-from cfnade.components.base import THIN, Array, ComponentScorer, Pairs, PairStates
-from cfnade.components.row_states import leaves_out
+from cfnade.components.base import THIN, Array, ComponentScorer, Pairs
+from cfnade.components.row_states import RowStates, leaves_out
 from cfnade.kernels import scoring
 from cfnade.utils.caching import locked_cached_property
 
@@ -43,7 +43,7 @@ class ColumnBasis:
     The column of a pair only says which rating is left out.
     """
 
-    def __init__(self, states: PairStates, found: Directions) -> None:
+    def __init__(self, states: RowStates, found: Directions) -> None:
         self._states, self.variances = states, found.variances
         self._shape = found.bias.shape
         self._table = found.table.reshape(-1, found.table.shape[2])
@@ -55,7 +55,7 @@ class ColumnBasis:
             features = self._every[pairs.row]
             held = np.flatnonzero(leaves_out(pairs))
             if len(held):
-                features[held] = self._of(self._states.states_left(pairs.take(held)))
+                features[held] = self._of(self._states.reduced_states(pairs.take(held)))
             return features
         out = np.empty((len(pairs.row), *self._shape), self._bias.dtype)
         for places, states, which in self._states.pair_states(pairs):

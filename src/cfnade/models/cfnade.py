@@ -8,14 +8,14 @@ J factors, D the width of a table: H for full weights, J for factored ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from cfnade.models.batch import Context, ModelBatch, require_indices, require_shape
-from cfnade.models.config import Activation, CFNADEConfig, ContextScale, TargetWeight, require
+from cfnade.models.config import CFNADEConfig, require
 from cfnade.models.initialization import (
     OwnedColumns,
     glorot_,
@@ -33,10 +33,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class CFNADENetwork(nn.Module):
-    """One network for all rows. The fields are those of CFNADEConfig, where each is explained.
-
-    Parameters are zero until initialise() or a checkpoint fills them: no hidden randomness.
-    """
+    """One network for all rows. Parameters are 0 until `initialise` or a checkpoint fills them."""
 
     W: nn.Parameter
     V: nn.Parameter
@@ -45,35 +42,11 @@ class CFNADENetwork(nn.Module):
     P: nn.Parameter
     Q: nn.Parameter
 
-    def __init__(
-        self,
-        *,
-        columns: int,
-        levels: int,
-        hidden: Sequence[int] = (500,),
-        factors: int | None = None,
-        shared: bool = True,
-        activation: Activation = "tanh",
-        context_scale: ContextScale = "sum",
-        mean_context: float | None = None,
-        target_weight: TargetWeight = "paper",
-        ordinal_weight: float = 1.0,
-    ) -> None:
+    def __init__(self, config: CFNADEConfig) -> None:
         super().__init__()
-        self.config = CFNADEConfig(
-            columns=columns,
-            levels=levels,
-            hidden=hidden,  # type: ignore[arg-type]  # any sequence becomes a tuple there
-            factors=factors,
-            shared=shared,
-            activation=activation,
-            context_scale=context_scale,
-            mean_context=mean_context,
-            target_weight=target_weight,
-            ordinal_weight=ordinal_weight,
-        )
-        self._g = _ACTIVATIONS[activation]
-        M, K, J, sizes = columns, levels, factors, self.config.hidden
+        self.config = config
+        self._g = _ACTIVATIONS[config.activation]
+        M, K, J, sizes = config.columns, config.levels, config.factors, config.hidden
         if J is None:
             self.W = _zeros(M, K, sizes[0])
             self.V = _zeros(M, K, sizes[-1])
@@ -85,10 +58,6 @@ class CFNADENetwork(nn.Module):
         pairs = list(pairwise(sizes))
         self.deep_W = nn.ParameterList(_zeros(out, inner) for inner, out in pairs)
         self.deep_c = nn.ParameterList(_zeros(out) for _, out in pairs)
-
-    @classmethod
-    def from_config(cls, config: CFNADEConfig) -> CFNADENetwork:
-        return cls(**config.to_dict())
 
     # -- Eq. 2, 8, 9, 11, 20: what is known of a row ------------------------------------------
 

@@ -1,14 +1,10 @@
-"""The fields that fix a network: a model and its numbers are nothing without them.
-
-Nothing here needs torch, as nothing does that only answers.
-"""
+"""Configs of components: the fields that determine shapes and equations. Needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Len
 
@@ -19,7 +15,7 @@ Activation = Literal["tanh", "sigmoid", "relu"]
 ContextScale = Literal["sum", "sqrt"]
 TargetWeight = Literal["paper", "unit"]
 TIME_UNITS = 32
-"""Of the hidden layer that knows when."""
+"""Hidden units of the network of time features."""
 
 _MOST_NUMBERS = 2**40  # weights; 4 bytes each is beyond any machine that this is meant for
 
@@ -58,19 +54,6 @@ class CFNADEConfig:
     def __post_init__(self) -> None:
         _check_sizes(self)
         _check_mean_context(self.context_scale, self.mean_context)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values only, so that it can be written as JSON."""
-        return {**asdict(self), "hidden": list(self.hidden)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> CFNADEConfig:
-        names = {field.name for field in fields(cls)}
-        for key in values:
-            require(key in names, f"unknown field {key!r} of a CF-NADE; known: {sorted(names)}")
-        for key in ("columns", "levels"):
-            require(key in values, f"the field {key!r} of a CF-NADE is missing; it has no default")
-        return cls(**values)
 
 
 def check_factors(hidden: Sequence[int], factors: int | None) -> None:
@@ -112,28 +95,8 @@ def _check_mean_context(context_scale: str, mean_context: float | None) -> None:
 
 
 @options(ModelError)
-class Sizes:
-    """Fields that are plain values, checked on creation."""
-
-    _of: ClassVar[str]
-
-    def __init_subclass__(cls, of: str) -> None:
-        cls._of = of
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ModelError(f"the fields {dict(values)} are not those of {cls._of}") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeConfig(Sizes, of="a ridge part"):
-    """The fields that fix a ridge part."""
+class RidgeConfig:
+    """The config of a ridge component."""
 
     columns: Annotated[int, Ge(1)]
     levels: Annotated[int, Ge(2)]
@@ -149,9 +112,9 @@ class RidgeConfig(Sizes, of="a ridge part"):
         return self.spread / (self.noise + (self.spread - self.noise) * unknown)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FactorConfig(Sizes, of="a factor analysis"):
-    """The sizes of a factor analysis."""
+@options(ModelError)
+class FactorConfig:
+    """The config of a factor analysis."""
 
     columns: Annotated[int, Ge(1)]
     levels: Annotated[int, Ge(2)]
@@ -161,9 +124,9 @@ class FactorConfig(Sizes, of="a factor analysis"):
     """S."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NeighborhoodConfig(Sizes, of="a neighbourhood"):
-    """The sizes of a neighbourhood."""
+@options(ModelError)
+class NeighborhoodConfig:
+    """The config of a neighborhood."""
 
     columns: Annotated[int, Ge(1)]
     levels: Annotated[int, Ge(2)]
@@ -174,13 +137,13 @@ class NeighborhoodConfig(Sizes, of="a neighbourhood"):
 
     @property
     def factors(self) -> FactorConfig:
-        """The sizes of its factor analysis."""
+        """The config of its factor analysis."""
         return FactorConfig(columns=self.columns, levels=self.levels, dimensions=self.dimensions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetNADEConfig(Sizes, of="a choice"):
-    """The fields that fix an implicit CF-NADE."""
+@options(ModelError)
+class SetNADEConfig:
+    """The config of an implicit CF-NADE."""
 
     columns: Annotated[int, Ge(1)]
     levels: Annotated[int, Ge(1)]

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, Len
 
-from cfnade.components.new_member import WITH_RIDGE, component_axis, component_names, is_closed_form
+from cfnade.components.registry import WITH_RIDGE, component_axis, component_names, is_closed_form
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.models.config import CFNADEConfig, check_factors

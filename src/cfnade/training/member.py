@@ -13,8 +13,8 @@ from torch import nn
 from cfnade import __version__
 from cfnade.components import FitData, Member
 from cfnade.components.base import other_axis
-from cfnade.components.new_member import component_names, is_closed_form, new_member
 from cfnade.components.optimizers import member_network, network_arrays
+from cfnade.components.registry import component_names, is_closed_form, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.splits import Split
