@@ -45,15 +45,6 @@ def test_two_files_become_one_data_set_with_common_ids_and_scale() -> None:
     assert cut.test.times.tolist() == [6, 5]
 
 
-def test_the_validation_part_is_always_the_same() -> None:
-    cells = [(user, item) for user in range(10) for item in range(10)]
-    train = raw([u for u, _ in cells], [i for _, i in cells], [1.0 + (u + i) % 5 for u, i in cells])
-    test = raw([99, 98], [1, 2], [1, 5])
-    one = split_from_files(train, test, name="x")
-    assert len(one.valid) == 5
-    assert one == split_from_files(train, test, name="x")
-
-
 def test_texts_as_ids_and_titles_of_both_are_put_merge() -> None:
     import polars as pl
 
