@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cfnade
 from benchmarks.common import machine, save, seconds
 from cfnade.data.dataset import Dataset, Interactions
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit import Ease, InteractionModel, InteractionRows, Popularity, SetNade
 from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig
@@ -128,7 +128,7 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
     components = {"set-nade": SetNade.of_network(network), "ease": ease, "popularity": popularity}
     weights = {"set-nade": 0.3, "ease": 0.7, "popularity": 0.0}
     model = InteractionModel(components, weights)
-    counted = trained_on(("user",), context)
+    counted = count_training_ratings(("user",), context)
     fitted = FittedModel((), "picks", context, counted, interaction_model=model)
     predictor = Predictor(fitted)
     predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)

@@ -76,7 +76,7 @@ def latencies(fitted: FittedModel) -> dict[str, float]:
 
 def with_ridge(plain: FittedModel) -> FittedModel:
     """A model of the same catalog as the recipes make it: a ridge part, honest for everybody."""
-    return random_model("user", plain.context, plain.trained_on, hidden=(100,), ridge=20)
+    return random_model("user", plain.context, plain.training_counts, hidden=(100,), ridge=20)
 
 
 def random_model(

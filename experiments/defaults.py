@@ -104,7 +104,7 @@ def ours(parts: Split, seed: int) -> dict[str, Any]:
     seconds = time.process_time() - began
     scores = model.evaluate(parts.test)
     said = {"rmse": scores.rmse, "nll": scores.nll, "seconds": seconds}
-    return {"model": "cfnade"} | said | {"tried": model.fitted_.facts["tried"]}
+    return {"model": "cfnade"} | said | {"tried": model.fitted_.metadata["tried"]}
 
 
 def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]:

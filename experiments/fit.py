@@ -62,7 +62,7 @@ def score(
     record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
     if configuration.members > 1 or configuration.beside:
         first = trained.model.members[: configuration.members]  # those of the first kind
-        alone = [replace(trained.model, members=(one,), shares=()) for one in first]
+        alone = [replace(trained.model, members=(one,), member_weights=()) for one in first]
         record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
     return record
 
@@ -99,8 +99,8 @@ def _trained(
         trained = train(parts, plan, RunOptions(n_threads=threads, store=store))
     if configuration.whole and configuration.shares:
         shares = tuple((share, share) for share in configuration.shares)
-        trained = replace(trained, model=replace(trained.model, shares=shares))
-    seconds = max(_since(began), trained.model.facts["seconds"])  # the latter if it was resumed
+        trained = replace(trained, model=replace(trained.model, member_weights=shares))
+    seconds = max(_since(began), trained.model.metadata["seconds"])  # the latter if it was resumed
     return trained, record | {"seconds": seconds, "resumed": resumed}
 
 
@@ -112,7 +112,7 @@ def _beside(given: dict[str, Any], seed: int) -> MemberPlan:
 
 
 def _outcome(trained: TrainingResult) -> dict[str, Any]:
-    facts, members = trained.model.facts, trained.model.members
+    facts, members = trained.model.metadata, trained.model.members
     return {
         "load_after": round(os.getloadavg()[0], 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
@@ -123,7 +123,7 @@ def _outcome(trained: TrainingResult) -> dict[str, Any]:
         "valid": facts["valid"],
         "curve": [round(line["valid_rmse"], 5) for line in trained.history if line["valid_rmse"]],
         "gains": [_gains(one) for one in members],
-        "shares": [share for share, _ in trained.model.shares],
+        "shares": [share for share, _ in trained.model.member_weights],
     }
 
 

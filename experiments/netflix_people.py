@@ -153,7 +153,7 @@ def main() -> None:
         plan_side("user", plan["model"], TrainingConfig.from_dict(plan["training"])),
         RunOptions(n_threads=given.threads, callbacks=[PrintCallback()]),
     )
-    facts = trained.model.facts
+    facts = trained.model.metadata
     record: dict[str, Any] = {
         "name": given.name,
         **plan,

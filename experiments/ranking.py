@@ -160,7 +160,7 @@ def rated(threads: int) -> dict[str, Any]:
     began = time.monotonic()
     model = cfnade.CFNADE(side="user", learn_interactions=True, n_threads=threads).fit(split)
     took = time.monotonic() - began
-    facts = model.fitted_.facts
+    facts = model.fitted_.metadata
     rows: dict[str, Any] = {}
     for name, how in (
         ("picked and liked", {}),
@@ -239,7 +239,7 @@ def netflix(threads: int) -> dict[str, Any]:
     parts = ranking_task(split)
     found = {"cfnade": score_rankings(_scores_of(fitted), parts.test)}
     found |= _components_alone(fitted, parts.test)
-    lists = fitted.facts["lists"]
+    lists = fitted.metadata["lists"]
     return {
         **_row(found),
         "seconds": {"reading": read, "reading and training": trained},

@@ -127,7 +127,7 @@ class Replay:
                 ratings = current_ratings(first, store)
                 scratch = _from_scratch(ratings)
                 line["scratch_cpu_seconds"] = time.process_time() - began
-                on_all = _trained_on_all(ratings, scratch.facts["best_epoch"])
+                on_all = _trained_on_all(ratings, scratch.metadata["best_epoch"])
                 line["on_all_cpu_seconds"] = time.process_time() - began
                 yield line
         store.close()

@@ -24,7 +24,7 @@ from cfnade.data.load import load_split
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import synthetic_like
 from cfnade.exceptions import CfnadeError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.inference.scorer import Scorer
 from cfnade.training.steps import make_stepper
 from cfnade_baselines.results_file import ResultsFile
@@ -65,7 +65,7 @@ def measure(parts: Split, side: str, factors: int | None, layers: int, threads: 
             stepper.step(batch, rate=1.0)
             steps[0] += 1
 
-    counts = trained_on(member.axes, parts.train)
+    counts = count_training_ratings(member.axes, parts.train)
     scorer = Scorer(FittedModel((member,), side, parts.train, counts))
     return {
         "parameters": sum(p.numel() for p in member_network(member).parameters()),

@@ -55,7 +55,7 @@ def side_scores(
     """One side's scores of a cell whose own rating, if it is known, is left out. (K,)."""
     rest = {place: level for place, level in known.items() if place != cell}
     side, row, own, column = seen_by(member, number, cell, rest)
-    counts = fitted.trained_on[learned(side)]
+    counts = fitted.training_counts[learned(side)]
     if column >= 0 and counts[column].sum() > 0:
         return plain(side, row, column)
     others = any(one.axis not in (side.axis, None) for one in member.components.values())
@@ -84,8 +84,8 @@ def frequencies(fitted: FittedModel, cell: Cell) -> FloatArray:
     everyone = np.bincount([k for _, _, k in cells], minlength=K) + 1.0
     if not fitted.has_context:
         counts, everyone = (
-            fitted.trained_on["item"][cell.item],
-            fitted.trained_on["item"].sum(0) + 1,
+            fitted.training_counts["item"][cell.item],
+            fitted.training_counts["item"].sum(0) + 1,
         )
     smoothed = counts + 2 * everyone / everyone.sum()
     return np.asarray(smoothed / smoothed.sum())
@@ -176,7 +176,7 @@ def principal(fitted: FittedModel, side: RowComponent) -> Principal:
     G = (states * (rows.counts() / rows.n_ratings)[:, None]).T @ states
     values, turn = np.linalg.eigh(G)
     root, inverse = turn * np.sqrt(values), turn / np.sqrt(values)
-    n = fitted.trained_on[learned(side)].sum(1)
+    n = fitted.training_counts[learned(side)].sum(1)
     network, seen = exact(side), n > 0
     table = network.V if _is_ridge(side) else network.output_table
     V, b = table.detach().numpy()[seen], network.b.detach().numpy()[seen]

@@ -204,9 +204,9 @@ def test_patience_ends_training_before_its_last_epoch(parts: Split) -> None:
 
 
 def test_threads_and_device_reach_training(fitted: CFNADE, parts: Split) -> None:
-    assert fitted.fitted_.facts["run"]["threads"] == 1
+    assert fitted.fitted_.metadata["run"]["threads"] == 1
     two = CFNADE(**{**SMALL, "n_threads": 2}).fit(parts)
-    assert two.fitted_.facts["run"]["threads"] == 2
+    assert two.fitted_.metadata["run"]["threads"] == 2
     with pytest.raises(TrainingError, match="device 'tape'"):
         CFNADE(**SMALL, device="tape").fit(parts)
 
@@ -299,13 +299,13 @@ def test_the_same_ratings_give_the_same_model_however_they_are_given(
 
 def test_without_valid_a_twentieth_is_drawn_by_the_seed(parts: Split) -> None:
     estimator = CFNADE(**SMALL).fit(parts.train)
-    counts = estimator.fitted_.facts["ratings"]
+    counts = estimator.fitted_.metadata["ratings"]
     n = len(parts.train)
     assert counts == {"train": n - -(-n // 20), "valid": -(-n // 20), "test": 0}
     assert len(estimator.fitted_.context) == n
     assert bits(CFNADE(**SMALL).fit(frame_of(parts.train))) == bits(estimator)
     drawn = [CFNADE(**SMALL, seed=seed).fit(parts.train).fitted_ for seed in (0, 1)]
-    assert (drawn[0].trained_on["item"] != drawn[1].trained_on["item"]).any()
+    assert (drawn[0].training_counts["item"] != drawn[1].training_counts["item"]).any()
 
 
 def test_the_same_seed_gives_the_same_bits(parts: Split, fitted: CFNADE) -> None:
@@ -544,7 +544,7 @@ def test_saved_without_context_only_histories_are_answered(fitted: CFNADE, tmp_p
 def test_saved_parameters_that_cannot_be_used_are_refused(
     damaged: Any, fitted: CFNADE, tmp_path: Path
 ) -> None:
-    checkpoint.save(replace(fitted.fitted_, facts={"parameters": damaged}), tmp_path)
+    checkpoint.save(replace(fitted.fitted_, metadata={"parameters": damaged}), tmp_path)
     with pytest.raises(CheckpointError, match="the parameters of its training cannot be used: "):
         CFNADE.load(tmp_path)
 
@@ -552,7 +552,7 @@ def test_saved_parameters_that_cannot_be_used_are_refused(
 def test_a_model_without_metadata_loads_with_default_parameters(
     fitted: CFNADE, tmp_path: Path
 ) -> None:
-    checkpoint.save(replace(fitted.fitted_, facts={}), tmp_path)
+    checkpoint.save(replace(fitted.fitted_, metadata={}), tmp_path)
     back = CFNADE.load(tmp_path)
     assert back.get_params() == CFNADE().get_params()
     assert back.history_ == []
@@ -721,7 +721,7 @@ def test_lists_leave_predictions_as_they_are(parts: Split, tmp_path: Path) -> No
     assert bits(plain) == bits(listing)
     assert_close(all_predictions(plain, parts.test), all_predictions(listing, parts.test))
     assert plain.fitted_.interaction_model is None
-    assert listing.fitted_.facts["lists"]["score"] > 0
+    assert listing.fitted_.metadata["lists"]["score"] > 0
     listing.save(tmp_path)
     loaded = CFNADE.load(tmp_path)
     assert loaded.learn_interactions is True

@@ -341,6 +341,6 @@ def test_without_features_the_rule_is_said_once(monkeypatch: pytest.MonkeyPatch)
         if i == item and u != user
     }
     assert levels
-    expected = rule(list(levels.values()), fitted.trained_on["item"].sum(0), prior=True)
+    expected = rule(list(levels.values()), fitted.training_counts["item"].sum(0), prior=True)
     found = Scorer(fitted).probabilities(np.array([user]), np.array([item]))[0]
     np.testing.assert_allclose(found, np.exp(expected), atol=1e-6)

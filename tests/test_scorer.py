@@ -354,7 +354,7 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
         Scorer(empty).probabilities([0], [0])
     # What training saw is still known of those that have weights.
     axis: Axis = "item" if side == "user" else "user"
-    assert Scorer(empty).known(axis).tolist() == fitted.trained_on[axis].sum(1).tolist()
+    assert Scorer(empty).known(axis).tolist() == fitted.training_counts[axis].sum(1).tolist()
     assert not Scorer(empty).known(side).any()
     if side == "user":
         stranger = of_user(Scorer(empty), STRANGER, [1, 3, 6])

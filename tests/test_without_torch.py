@@ -79,11 +79,11 @@ def asked(folder):
     for one in who:
         predictor.ranked(**one, n=3, min_ratings=0)
         predictor.suggest_items_to_rate(**one, n=3)
-        if fitted.rates:
+        if fitted.predicts_ratings:
             predictor.explain(item=other, **one)
     if fitted.takes_histories:
         predictor.recommend(history=history, n=3)
-    if fitted.rates:
+    if fitted.predicts_ratings:
         given = {999: history} if fitted.takes_histories else None
         predictor.predict_frame([user, 999], [other, other], histories=given)
         predictor.predict_frame([user] * 300, [other] * 300)

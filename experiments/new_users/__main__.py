@@ -84,7 +84,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
         "recipe": chosen.name,
         "model": chosen.model,
         "training": chosen.training.to_dict(),
-        **{name: trained.model.facts[name] for name in ("epochs", "best_epoch", "valid")},
+        **{name: trained.model.metadata[name] for name in ("epochs", "best_epoch", "valid")},
     }
     return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
 

@@ -118,7 +118,7 @@ class CFNADE:
         n_items_: Number of items in training.
         history_: A record of each epoch: cost, validation scores, learning rate, seconds.
         diverged_: Why training ended early with the best weights so far; None if it did not.
-        fitted_: The model; `fitted_.facts` has the metadata of its training.
+        fitted_: The model; `fitted_.metadata` has the metadata of its training.
         predictor_: Answers all questions, by raw id.
     """
 
@@ -235,17 +235,17 @@ class CFNADE:
         trained = train(split, plan, options)
         if trained.diverged is not None:
             _log.warning("%s; the best weights before that were kept", trained.diverged)
-        if (warning := warn_below_baseline(trained.model.facts)) is not None:
+        if (warning := warn_below_baseline(trained.model.metadata)) is not None:
             _log.warning(warning)
         metadata = {"diverged": trained.diverged, "parameters": _to_json(parameters)}
         self._fitted_to = library_of(data)
-        return self._set_model(replace(trained.model, facts=trained.model.facts | metadata))
+        return self._set_model(replace(trained.model, metadata=trained.model.metadata | metadata))
 
     def _set_model(self, model: FittedModel) -> Self:
         self.predictor_ = Predictor(model)
         self.fitted_ = model
-        self.history_ = model.facts.get("history", [])
-        self.diverged_ = model.facts.get("diverged")
+        self.history_ = model.metadata.get("history", [])
+        self.diverged_ = model.metadata.get("diverged")
         self.scale_ = model.context.scale
         self.classes_ = self.scale_.array()
         self.n_users_, self.n_items_ = model.context.n_users, model.context.n_items
@@ -536,7 +536,7 @@ class CFNADE:
         """
         model = checkpoint.load(folder)
         try:
-            return cls(**_from_json(model.facts.get("parameters", {})))._set_model(model)
+            return cls(**_from_json(model.metadata.get("parameters", {})))._set_model(model)
         except (CfnadeError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 f"{folder}: the parameters of its training cannot be used: {error}"

@@ -36,21 +36,21 @@ class FittedModel:
     side: str
     """The `side` that the model was trained with, for messages."""
     context: Dataset
-    trained_on: Mapping[Axis, npt.NDArray[np.int64]]
+    training_counts: Mapping[Axis, npt.NDArray[np.int64]]
     """Training ratings of each user or item at each level, (n, K), where components have weights
     for them: of items if users are rows, of users if items are."""
     calibration: Calibration | None = None
     has_context: bool = True
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     """Metadata as JSON values: arguments, fingerprints, metrics, versions."""
-    shares: tuple[tuple[float, float], ...] = ()
+    member_weights: tuple[tuple[float, float], ...] = ()
     """Weight of each member for users of the training data, and for new users; (): all equal."""
     interaction_model: InteractionModel | None = None
     calibration_of_new: Calibration | None = None
     """Calibration for new users, if it differs."""
 
     @cached_property
-    def rates(self) -> bool:
+    def predicts_ratings(self) -> bool:
         """Whether the model predicts ratings."""
         return bool(self.members)
 
@@ -82,7 +82,7 @@ class FittedModel:
         give_history = "give a history, or use" if self.takes_histories else "use"
         checks: dict[Capability, tuple[bool, str]] = {
             "ratings": (
-                self.rates,
+                self.predicts_ratings,
                 "this model was trained on interactions, so it predicts no ratings; use "
                 "recommend()",
             ),
@@ -114,7 +114,7 @@ class FittedModel:
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:
         """Return whether each user was absent from the training data, (n,)."""
-        counts = self.trained_on.get("user")
+        counts = self.training_counts.get("user")
         if counts is None or not len(counts):
             return users < 0
         return np.asarray((users < 0) | (counts[users].sum(1) == 0))
@@ -124,9 +124,9 @@ class FittedModel:
         return self.context.memo(("level counts", axis), lambda: self.context.level_counts(axis))
 
     def counts_for(self, ratings: Dataset) -> dict[Axis, IntArray]:
-        """Return `trained_on` by the ids of other ratings, with zeros for new ids."""
+        """Return `training_counts` by the ids of other ratings, with zeros for new ids."""
         counts = {}
-        for axis, levels in self.trained_on.items():
+        for axis, levels in self.training_counts.items():
             places = match_tables(ratings.ids(axis), self.context.ids(axis))
             counts[axis] = np.where(places[:, None] >= 0, levels[places], 0)
         return counts
@@ -138,9 +138,9 @@ class FittedModel:
         """
         places = {
             axis: match_tables(ratings.ids(axis), self.context.ids(axis))
-            for axis in self.trained_on
+            for axis in self.training_counts
         }
-        trained = {axis: counts.sum(1) > 0 for axis, counts in self.trained_on.items()}
+        trained = {axis: counts.sum(1) > 0 for axis, counts in self.training_counts.items()}
         members = []
         for member in self.members:
             components = {}
@@ -152,17 +152,19 @@ class FittedModel:
             self,
             members=tuple(members),
             context=ratings,
-            trained_on=self.counts_for(ratings),
+            training_counts=self.counts_for(ratings),
             interaction_model=None,
         )
 
     @property
     def level_frequencies(self) -> npt.NDArray[np.float64]:
         """Relative frequency of each level in the training data, (K,)."""
-        counts = next(iter(self.trained_on.values())).sum(0)
+        counts = next(iter(self.training_counts.values())).sum(0)
         return np.asarray(counts / counts.sum())
 
 
-def trained_on(axes: tuple[Axis, ...], ratings: Dataset) -> dict[Axis, npt.NDArray[np.int64]]:
+def count_training_ratings(
+    axes: tuple[Axis, ...], ratings: Dataset
+) -> dict[Axis, npt.NDArray[np.int64]]:
     """Return the counts of training ratings that a model with such rows stores."""
     return {other_axis(axis): ratings.level_counts(other_axis(axis)) for axis in axes}

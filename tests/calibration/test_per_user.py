@@ -58,8 +58,8 @@ def model_with_preferences(kind: str, **more: Any) -> FittedModel:
 
 def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> list[float]:
     """Five prior ratings and those that training (or else the context) counted."""
-    if "item" in fitted.trained_on:
-        counts = fitted.trained_on["item"][item].tolist()
+    if "item" in fitted.training_counts:
+        counts = fitted.training_counts["item"][item].tolist()
     else:
         cells = known_cells(fitted.context)
         counts = [
@@ -71,7 +71,7 @@ def item_frequencies(fitted: FittedModel, item: int, everyone: list[float]) -> l
 def expected_preference(fitted: FittedModel, rated: dict[int, int]) -> list[float]:
     """Preferences of a user who rated items at these levels, by definition."""
     values, levels = fitted.context.scale.values, range(10)
-    counts = next(iter(fitted.trained_on.values())).sum(0).tolist()
+    counts = next(iter(fitted.training_counts.values())).sum(0).tolist()
     everyone = [max(n / sum(counts), 0.1 / 10) for n in counts]
     everyone = [p / sum(everyone) for p in everyone]
     excess = [0.0] * 10
@@ -354,12 +354,12 @@ def test_chunks_give_the_same_preferences(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_one_rating_at_a_new_level_has_a_bounded_effect() -> None:
     fitted = model_with_preferences("user")
-    counts = fitted.trained_on["item"].copy()
+    counts = fitted.training_counts["item"].copy()
     counts[:, 0] = 0
     scale = Scale(tuple(float(v) for v in range(10)))
     fitted = replace(
         fitted,
-        trained_on={"item": counts},
+        training_counts={"item": counts},
         context=fitted.context.select(np.arange(0)).replace(scale=scale),
     )
     rated = known([5], [0])

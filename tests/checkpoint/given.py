@@ -17,7 +17,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit import InteractionModel
 from cfnade.implicit.rows import InteractionRows
 
@@ -76,7 +76,7 @@ def make(
         for member in members:
             for parameter in member_network(member).parameters():
                 parameter.normal_(0.0, 0.5, generator=generator)
-    counts = trained_on(members[0].axes, context)
+    counts = count_training_ratings(members[0].axes, context)
     facts = {"context": "train + valid", "seed": seed, "metrics": {"rmse": 0.8312345678901234}}
     rows = InteractionRows.from_ratings(context)
     picked = _interactions(rows) if choice else None
@@ -102,7 +102,7 @@ def implicit_tables(fitted: FittedModel) -> Any:
 
 def same(one: FittedModel, other: FittedModel) -> bool:
     fields = [
-        (f.side, f.calibration, f.has_context, f.facts, [m.to_dict() for m in f.members])
+        (f.side, f.calibration, f.has_context, f.metadata, [m.to_dict() for m in f.members])
         for f in (one, other)
     ]
     return (
@@ -110,8 +110,9 @@ def same(one: FittedModel, other: FittedModel) -> bool:
         and implicit_tables(one) == implicit_tables(other)
         and fields[0] == fields[1]
         and one.context == other.context
-        and set(one.trained_on) == set(other.trained_on)
+        and set(one.training_counts) == set(other.training_counts)
         and all(
-            np.array_equal(one.trained_on[axis], other.trained_on[axis]) for axis in one.trained_on
+            np.array_equal(one.training_counts[axis], other.training_counts[axis])
+            for axis in one.training_counts
         )
     )

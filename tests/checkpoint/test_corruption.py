@@ -278,13 +278,13 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("facts", [{"rmse": float("nan")}, {"x": object()}])
 def test_metadata_that_are_not_json_are_refused(tmp_path: Path, facts: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match="plain finite values"):
-        save(replace(make(), facts=facts), tmp_path)
+        save(replace(make(), metadata=facts), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_numeric_keys_of_metadata_become_strings(tmp_path: Path) -> None:
-    save(replace(make(), facts={"by_known": {1: 0.9, 20: 0.8}}), tmp_path)
-    assert load(tmp_path).facts == {"by_known": {"1": 0.9, "20": 0.8}}
+    save(replace(make(), metadata={"by_known": {1: 0.9, 20: 0.8}}), tmp_path)
+    assert load(tmp_path).metadata == {"by_known": {"1": 0.9, "20": 0.8}}
 
 
 def test_a_diverged_model_is_not_saved(tmp_path: Path) -> None:

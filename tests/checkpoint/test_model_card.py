@@ -33,7 +33,7 @@ def head(text: str) -> dict[str, Any]:
 def test_the_card_has_data_metrics_license_and_limitations(model: CFNADE, tmp_path: Path) -> None:
     model.save(tmp_path)
     text = (tmp_path / CARD).read_text()
-    valid = model.fitted_.facts["valid"]
+    valid = model.fitted_.metadata["valid"]
     about = head(text)
     assert about["library_name"] == "cfnade"
     (result,) = about["model-index"][0]["results"]

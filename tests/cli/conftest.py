@@ -91,8 +91,8 @@ def trained(path: Path, out: Path, side: str, **model: object) -> Path:
     settings = TrainingConfig(epochs=4, batch_rows=16, learning_rate=5e-3)
     done = train(parts, plan_side(side, {"hidden": (12,), **model}, settings))
     config = RunConfig(data=str(path), split="paper:0", recipe="default", side=side)
-    facts = json.loads(json.dumps(done.model.facts | {"run_config": config.to_json()}))
-    checkpoint.save(replace(done.model, facts=facts), out)
+    facts = json.loads(json.dumps(done.model.metadata | {"run_config": config.to_json()}))
+    checkpoint.save(replace(done.model, metadata=facts), out)
     return out
 
 

@@ -83,7 +83,7 @@ def test_a_run_stopped_in_its_refit_is_not_finished(
         patched.setattr("cfnade.cli.train.interruptible", lambda: nullcontext(pressed))
         done = shell("train", ratings_file, *options(out, 2), "--refit")
     assert done.code == 0, done.err
-    assert load(out).facts["best_epoch"] == 2  # so the refit was stopped after the first of two
+    assert load(out).metadata["best_epoch"] == 2  # so the refit was stopped after the first of two
     assert "stopped; continue with" in done.out
     assert shell("train", "--resume", "--out", out).code == 0
     assert weights(out) == weights(whole)
@@ -118,7 +118,7 @@ def test_force_replaces_an_unfinished_run(
     stopped.undo()
     done = shell("train", ratings_file, *options(out, 1), "--overwrite")
     assert done.code == 0, done.err
-    assert load(out).facts["run_config"]["training"]["epochs"] == 1
+    assert load(out).metadata["run_config"]["training"]["epochs"] == 1
 
 
 def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_run_that_patience_ended_is_finished(
     out = tmp_path / "model"
     early = [*options(out, 60), "--patience", "1", "--learning-rate", "0.2"]
     assert shell("train", ratings_file, *early).code == 0
-    assert load(out).facts["epochs"] < 60
+    assert load(out).metadata["epochs"] < 60
     assert not (out / "training.safetensors").exists()
     assert (
         "is finished, so there is nothing to resume"

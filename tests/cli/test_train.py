@@ -44,8 +44,8 @@ def test_train_writes_a_model_and_its_history(
     history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in history] == [1, 2, 3, 4, 5, 6]
     bundle = load(out)
-    assert bundle.facts["run_config"]["split"] == "paper:0"
-    assert bundle.facts["valid"]["rmse"] == min(record["valid_rmse"] for record in history)
+    assert bundle.metadata["run_config"]["split"] == "paper:0"
+    assert bundle.metadata["valid"]["rmse"] == min(record["valid_rmse"] for record in history)
 
 
 def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_options_override_the_recipe(shell: Shell, ratings_file: Path, tmp_path:
     out = tmp_path / "model"
     done = shell("train", ratings_file, "--recipe", recipe, "--seed", "5", "--out", out)
     assert done.code == 0, done.err
-    facts, fields = load(out).facts, load(out).members[0].to_dict()["item"]
+    facts, fields = load(out).metadata, load(out).members[0].to_dict()["item"]
     assert (fields["hidden"], fields["shared"]) == ([7], False)
     assert (facts["run"]["settings"]["seed"], facts["epochs"]) == (5, 2)
 
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_the_epoch_saves_and_says_how_to_go_on(
     assert run.code == 0, err
     assert "stopped" in said
     assert f"cfnade train --resume --out {out}" in said
-    assert load(out).facts["epochs"] < EPOCHS
+    assert load(out).metadata["epochs"] < EPOCHS
     final = processes.start("train", "--resume", "--out", out)
     _, err = final.end()
     assert final.code == 0, err
@@ -189,8 +189,8 @@ def test_divergence_keeps_the_best_model_and_fails(
     history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
     assert 1 <= len(history) < 30
     best = min(history, key=lambda record: record["valid_rmse"])
-    assert kept.facts["best_epoch"] == best["epoch"]
-    assert kept.facts["valid"]["rmse"] == best["valid_rmse"]
+    assert kept.metadata["best_epoch"] == best["epoch"]
+    assert kept.metadata["valid"]["rmse"] == best["valid_rmse"]
     assert all(
         bool(weight.isfinite().all()) for weight in member_network(kept.members[0]).parameters()
     )
@@ -224,4 +224,4 @@ def test_more_ratings_continue_an_earlier_model(
     done = shell("train", grown, *options(more, 1), "--init-model", first)
     assert done.code == 0, done.err
     assert load(more).context.n_users == load(first).context.n_users + 1
-    assert load(more).facts["run_config"]["init_model"] == str(first)
+    assert load(more).metadata["run_config"]["init_model"] == str(first)

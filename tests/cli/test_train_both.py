@@ -31,7 +31,7 @@ def test_side_both_takes_its_own_recipe_and_can_be_evaluated(
     assert done.code == 0, done.err
     fitted = load(out)
     assert list(fitted.members[0].components) == ["user", "item"]
-    job = fitted.facts["run_config"]
+    job = fitted.metadata["run_config"]
     assert (job["side"], job["recipe"], job["training"]["passes"]) == ("both", "default-both", 8)
     scored = shell("evaluate", out, "--json")
     assert scored.code == 0, scored.err

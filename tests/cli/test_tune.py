@@ -34,7 +34,7 @@ def test_tune_goes_on_where_it_was_stopped(
     done = shell("train", ratings_file, "--recipe", out / "best.toml", "--out", best)
     assert done.code == 0, done.err
     found = float(re.findall(r"validation RMSE (\d\.\d+)", more.out)[0])
-    assert load(best).facts["valid"]["rmse"] == pytest.approx(found, abs=1e-4)
+    assert load(best).metadata["valid"]["rmse"] == pytest.approx(found, abs=1e-4)
 
 
 def test_tune_refuses_a_file_that_is_no_search(

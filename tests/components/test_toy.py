@@ -73,8 +73,8 @@ def test_it_is_trained_saved_and_asked(side: str, ratings: Dataset, tmp_path: Pa
 def test_it_learns_what_others_leave_over(ratings: Dataset) -> None:
     alone, beside = (fit(ratings, side, epochs=20, learning_rate=0.05) for side in SIDES[:2])
     spread = float(np.std(ratings.values))
-    assert alone.fitted_.facts["valid"]["rmse"] < spread
-    assert beside.fitted_.facts["valid"]["rmse"] < spread
+    assert alone.fitted_.metadata["valid"]["rmse"] < spread
+    assert beside.fitted_.metadata["valid"]["rmse"] < spread
     toys = [model.fitted_.members[0].components["toy"] for model in (alone, beside)]
     assert not np.allclose(toys[0].arrays["b"], toys[1].arrays["b"])
 

@@ -62,7 +62,7 @@ def test_two_workers_give_what_two_ranks_give(
     trained(shards, tmp_path / "expected", resume=False)
     one, other = (f / "model.safetensors" for f in (out, tmp_path / "expected"))
     assert one.read_bytes() == other.read_bytes()
-    assert checkpoint.load(out).facts["run"]["ranks"] == 2
+    assert checkpoint.load(out).metadata["run"]["ranks"] == 2
 
 
 @pytest.mark.timeout(1000)

@@ -112,7 +112,7 @@ def test_three_ranks_train_and_save_a_model(
     assert "on 3 ranks" in said
     assert said.count("next: cfnade ") == 1
     fitted = checkpoint.load(out)
-    assert fitted.facts["run"]["ranks"] == 3
+    assert fitted.metadata["run"]["ranks"] == 3
     assert len(fitted.context) == shards.sizes["train"] + shards.sizes["valid"]
     assert not exists(out)
     trained(shards, tmp_path / "threads", resume=False, ranks=3)

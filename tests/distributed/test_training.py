@@ -229,7 +229,7 @@ def test_the_folder_holds_every_rating_and_id_once(
 
     assert rated(context) == rated(both)
     assert len(context) == len(both)
-    assert np.array_equal(fitted.trained_on["item"], parts.train.level_counts("item"))
+    assert np.array_equal(fitted.training_counts["item"], parts.train.level_counts("item"))
     assert fitted.calibration is not None
 
 
@@ -269,7 +269,7 @@ def test_members_of_several_seeds_are_those_trained_alone(
     out = tmp_path / "seeds"
     found = on_ranks(2, lambda group: trained(group, shards, out, "user", n_seeds=2))
     fitted = checkpoint.load(out)
-    assert [one["seed"] for one in fitted.facts["members"]] == [0, 1]
+    assert [one["seed"] for one in fitted.metadata["members"]] == [0, 1]
     for number, member in enumerate(fitted.members):
         alone = tmp_path / str(number)
         config = replace(FEW, seed=number)
@@ -293,7 +293,7 @@ def test_a_refit_trains_on_all_ratings_for_the_selected_epochs(
         assert found[0]["refit"]
     whole = parts.train.concat(parts.valid)
     fitted = [checkpoint.load(tmp_path / ranks) for ranks in ("1", "2")]
-    for axis, counts in fitted[1].trained_on.items():
+    for axis, counts in fitted[1].training_counts.items():
         np.testing.assert_array_equal(counts, whole.level_counts(axis))
     one, two = (vector(tmp_path / ranks) for ranks in ("1", "2"))
     side, fields = MODELS[name]

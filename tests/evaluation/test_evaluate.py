@@ -25,7 +25,7 @@ from cfnade.data.synthetic import synthetic
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import PredictionError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.inference.scorer import Scorer
 
 N_USERS, N_ITEMS, STARS = 60, 9, (1.0, 2.0, 3.0, 5.0)
@@ -71,7 +71,7 @@ def model_of(side: str, context: Dataset, **fields: Any) -> FittedModel:
         for member in members:
             for parameter in member_network(member).parameters():
                 parameter.normal_(0.0, 0.4, generator=generator)
-    return FittedModel(members, side, context, trained_on(members[0].axes, context))
+    return FittedModel(members, side, context, count_training_ratings(members[0].axes, context))
 
 
 def predicted_by_hand(fitted: FittedModel, test: Dataset) -> FloatArray:
@@ -161,7 +161,7 @@ def item_means() -> tuple[FittedModel, Dataset]:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
-    network.initialise_biases(torch.from_numpy(fitted.trained_on["item"]), smoothing=1.0)
+    network.initialise_biases(torch.from_numpy(fitted.training_counts["item"]), smoothing=1.0)
     return fitted, test
 
 
@@ -212,10 +212,10 @@ def test_unseen_users_and_items_are_counted(side: str) -> None:
 def test_users_and_items_of_the_context_are_not_unseen(side: str) -> None:
     context, test = parts(all_ratings())
     fitted = model_of(side, context)
-    (axis, counts), column = next(iter(fitted.trained_on.items())), 3 if side == "user" else 40
+    (axis, counts), column = next(iter(fitted.training_counts.items())), 3 if side == "user" else 40
     fewer = counts.copy()
     fewer[column] = 0  # as if its ratings were validation's
-    untrained = replace(fitted, trained_on={axis: fewer})
+    untrained = replace(fitted, training_counts={axis: fewer})
     scores, before = evaluate(untrained, test), evaluate(fitted, test)
     assert scores.unseen_users == before.unseen_users
     assert scores.unseen_items == before.unseen_items

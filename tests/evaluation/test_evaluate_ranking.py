@@ -39,7 +39,7 @@ from cfnade.evaluation import evaluate
 from cfnade.evaluation.evaluate import evaluate_ranking
 from cfnade.evaluation.ranking_metrics import METRICS, ranked_hits
 from cfnade.exceptions import PredictionError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit.repeats import Repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.predictor import Predictor
@@ -141,7 +141,7 @@ def test_text_ids_and_batches_give_the_same_scores(monkeypatch: pytest.MonkeyPat
 def test_equal_scores_of_all_items_are_averaged_over_orders(k: int) -> None:
     """Lists are extended to the end of a tie."""
     fitted = make_kind("user")
-    fitted = replace(fitted, trained_on=trained_on(fitted.axes, fitted.context))
+    fitted = replace(fitted, training_counts=count_training_ratings(fitted.axes, fitted.context))
     with torch.no_grad():
         for parameter in member_network(fitted.members[0]).parameters():
             parameter.zero_()

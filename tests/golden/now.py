@@ -210,7 +210,7 @@ def numbers(folder: Path) -> dict[str, Any]:
     from cfnade.checkpoint import load
 
     model = load(folder)
-    found: dict[str, Any] = {"ensemble": [list(pair) for pair in model.shares]}
+    found: dict[str, Any] = {"ensemble": [list(pair) for pair in model.member_weights]}
     for name in ("calibration", "calibration_of_new"):
         fitted = getattr(model, name)
         if fitted is not None:

@@ -25,7 +25,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 
 FloatArray = npt.NDArray[np.float64]
 Cells = Mapping[tuple[int, int], int]
@@ -93,7 +93,7 @@ def make(
     generator = torch.Generator().manual_seed(seed)
     for member in members:
         _fill(member, generator)
-    counts = trained_on(members[0].axes, trained)
+    counts = count_training_ratings(members[0].axes, trained)
     return FittedModel(tuple(members), side, context, counts, calibration=Calibration(1.3))
 
 

@@ -13,7 +13,7 @@ from tests.inference.cases import FloatArray, make
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.dataset import Dataset, make_dataset
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit.rows import InteractionRows
 
 USERS, ITEMS = 12, 60
@@ -52,7 +52,7 @@ def rated_model(side: str = "user", **fields: Any) -> FittedModel:
 def picked_model(*, weighed: bool = False) -> FittedModel:
     """Of interactions alone."""
     ratings = data(implicit=True, weighed=weighed)
-    counts = trained_on(("user",), ratings)
+    counts = count_training_ratings(("user",), ratings)
     model = some_model(InteractionRows.from_ratings(ratings))
     return FittedModel((), "picks", ratings, counts, interaction_model=model)
 

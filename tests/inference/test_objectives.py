@@ -104,8 +104,8 @@ def test_equal_scores_are_listed_by_id(how: dict[str, Any]) -> None:
     with torch.no_grad():
         network.V.zero_()
         network.b.copy_(network.b[:1].expand(ITEMS, -1))
-    counts = np.ones_like(fitted.trained_on["item"])
-    flat = Predictor(replace(fitted, trained_on={"item": counts}))
+    counts = np.ones_like(fitted.training_counts["item"])
+    flat = Predictor(replace(fitted, training_counts={"item": counts}))
     for n in (4, ITEMS - 1):
         frame = flat.recommend(history={99 + ITEMS: 3.0}, n=n, min_ratings=0, **how)
         assert frame["item"].to_list() == list(range(100, 100 + n))

@@ -365,7 +365,7 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
     ]
     columns = ["item", "title", "prediction", "n_user_ratings", "n_hidden_items"]
     assert_close(lists[0].select(columns), lists[1].select(columns))
-    trained = fitted.trained_on["item"].sum(1)
+    trained = fitted.training_counts["item"].sum(1)
     assert lists[0]["n_item_ratings"].to_list() == [
         trained[raw - 100] for raw in lists[0]["item"].to_list()
     ]

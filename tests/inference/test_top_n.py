@@ -50,7 +50,7 @@ def test_many_users_get_the_lists_of_each(
     calibration = Calibration(1.3, (), 0.7)
     fitted = replace(make_kind(kind), calibration=calibration)
     shares = ((0.7, 0.2), (0.2, 0.3), (0.1, 0.5)) if len(fitted.members) == 3 else ()
-    predictor = Predictor(replace(fitted, shares=shares))
+    predictor = Predictor(replace(fitted, member_weights=shares))
     users = [*predictor.users.table.tolist(), 999_999, int(predictor.users.table[0])]
     alone = [predictor.recommend([user], n=4, **how) for user in users]
     for listed, threads in ((1 << 21, 2), (1 << 9, 3), (1, 1)):
@@ -76,8 +76,8 @@ def alike(fitted: FittedModel) -> FittedModel:
         for member in fitted.members:
             network: Any = member.components["user"].network
             network.V[::3], network.b[::3] = network.V[:1].clone(), network.b[:1].clone()
-    counts = np.ones_like(fitted.trained_on["item"])
-    return replace(fitted, trained_on={"item": counts})
+    counts = np.ones_like(fitted.training_counts["item"])
+    return replace(fitted, training_counts={"item": counts})
 
 
 @pytest.mark.parametrize("hidden", [6, 20, 100])

@@ -107,7 +107,7 @@ def test_what_is_made_from_ratings_is_made_of_the_newest_too(place: str, tmp_pat
     assert refresh(model, place, tolerance=1.0, n_threads=1).published
     fitted = checkpoint.load(model)
     counts = fitted.context.level_counts("item")
-    np.testing.assert_array_equal(fitted.trained_on["item"], counts)
+    np.testing.assert_array_equal(fitted.training_counts["item"], counts)
     side = fitted.members[0].components["user-ridge"]
     assert isinstance(side, RidgeComponent)
     starts = side.network.e_start
@@ -217,7 +217,7 @@ def test_the_last_three_are_kept_and_rolled_back_one_by_one(model: Path) -> None
 def _marked(fitted: FittedModel, number: int) -> FittedModel:
     from dataclasses import replace
 
-    return replace(fitted, facts=fitted.facts | {"number": number})
+    return replace(fitted, metadata=fitted.metadata | {"number": number})
 
 
 class Killed(BaseException):
@@ -262,12 +262,12 @@ def test_a_kill_at_any_step_of_publishing_leaves_a_whole_model(
         folder = tmp_path / f"copy-{steps}"
         shutil.copytree(model, folder)
         ended = killed_after(steps, monkeypatch, partial(publish, _marked(fitted, 1), folder))
-        new.append(checkpoint.load(folder).facts.get("number") == 1)  # checked file by file
+        new.append(checkpoint.load(folder).metadata.get("number") == 1)  # checked file by file
         if steps % 4 == 0 or ended:
             publish(_marked(fitted, 7), folder)  # the next refresh goes through
-            assert checkpoint.load(folder).facts["number"] == 7
+            assert checkpoint.load(folder).metadata["number"] == 7
             rollback(folder)
-            assert (checkpoint.load(folder).facts.get("number") == 1) == new[-1]
+            assert (checkpoint.load(folder).metadata.get("number") == 1) == new[-1]
             assert list(folder.glob("earlier/.part-*")) == []
         shutil.rmtree(folder)
         if ended:

@@ -69,7 +69,7 @@ def test_new_columns_are_the_mean_of_the_trained_and_count_as_untrained(tmp_path
     wide = fitted.extend(more(fitted.context))
     old, new = (model.members[0].components["user"] for model in (fitted, wide))
     places = match_tables(wide.context.item_ids, fitted.context.item_ids)
-    seen = fitted.trained_on["item"].sum(1) > 0
+    seen = fitted.training_counts["item"].sum(1) > 0
     for name, spec in old.spec(old.config).items():
         table, wider = old.arrays[name], new.arrays[name]
         if spec.column_axis is None:
@@ -79,10 +79,10 @@ def test_new_columns_are_the_mean_of_the_trained_and_count_as_untrained(tmp_path
         for at, place in enumerate(places.tolist()):
             expected = table[place] if place >= 0 else mean
             np.testing.assert_allclose(wider[at], expected, rtol=1e-5, atol=1e-6)
-    counts = wide.trained_on["item"]
+    counts = wide.training_counts["item"]
     assert (counts[places < 0] == 0).all()
     np.testing.assert_array_equal(
-        counts[places >= 0], fitted.trained_on["item"][places[places >= 0]]
+        counts[places >= 0], fitted.training_counts["item"][places[places >= 0]]
     )
 
 

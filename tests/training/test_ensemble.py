@@ -66,11 +66,11 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
         ["user", "item"],
         ["user-ridge", "user"],
     ]
-    shares = np.array(fitted.shares)  # (3, 2)
+    shares = np.array(fitted.member_weights)  # (3, 2)
     np.testing.assert_allclose(shares.sum(0), 1.0)
     np.testing.assert_allclose(shares[0], shares[1])
     users, items = parts.test.users[:300].astype(int), parts.test.items[:300].astype(int)
-    alone = [Scorer(replace(fitted, members=(one,), shares=())) for one in fitted.members]
+    alone = [Scorer(replace(fitted, members=(one,), member_weights=())) for one in fitted.members]
     each = np.stack([one.probabilities(users, items) for one in alone])
     expected = np.einsum("m,mnk->nk", shares[:, 0], each)
     np.testing.assert_allclose(Scorer(fitted).probabilities(users, items), expected, atol=1e-6)
@@ -88,10 +88,10 @@ def test_members_of_each_kind_are_trained_and_mixed_by_their_shares(
 def test_shares_are_saved_and_arguments_come_back(mixed: CFNADE, tmp_path: Path) -> None:
     mixed.save(tmp_path)
     again = CFNADE.load(tmp_path)
-    assert again.fitted_.shares == mixed.fitted_.shares
+    assert again.fitted_.member_weights == mixed.fitted_.member_weights
     assert (again.side, again.n_seeds) == ("both,user", 2)
     assert_close(again.predict([1, 2], [3, 4]), mixed.predict([1, 2], [3, 4]))
-    wrong = replace(mixed.fitted_, shares=((0.5, 0.5), (0.2, 0.2), (0.2, 0.2)))
+    wrong = replace(mixed.fitted_, member_weights=((0.5, 0.5), (0.2, 0.2), (0.2, 0.2)))
     with pytest.raises(CheckpointError, match="of 3 members must add up to 1"):
         checkpoint.save(wrong, tmp_path / "wrong")
 
@@ -101,7 +101,7 @@ def test_without_validation_all_count_alike(parts: Split) -> None:
     fields = {"hidden": (4,)}
     members = MemberPlan("user", fields, QUICK), MemberPlan("item", fields, QUICK)
     trained = train(nothing, TrainingPlan(members, "fit"))
-    assert trained.model.shares == ((0.5, 0.5), (0.5, 0.5))
+    assert trained.model.member_weights == ((0.5, 0.5), (0.5, 0.5))
     assert trained.model.side == "user,item"
 
 

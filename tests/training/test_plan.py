@@ -229,7 +229,7 @@ def test_a_mixture_is_the_weighted_mean_of_distributions() -> None:
 
 
 def test_what_was_tried_is_kept_with_what_it_gave(fitted: CFNADE) -> None:
-    tried = fitted.fitted_.facts["tried"]
+    tried = fitted.fitted_.metadata["tried"]
     assert {"user-factors (10 samples)", "user-factors", "item-factors"} <= {
         one["side"] for one in tried
     }
@@ -238,7 +238,7 @@ def test_what_was_tried_is_kept_with_what_it_gave(fitted: CFNADE) -> None:
     assert all(one["seconds"] > 0 for one in tried)
     kept = [one for one in tried if max(one["share"], one["share_of_new"]) > 0]
     assert len(fitted.fitted_.members) == len(kept)
-    assert fitted.fitted_.facts["valid"]["rmse"] < fitted.fitted_.facts["valid"]["means_rmse"]
+    assert fitted.fitted_.metadata["valid"]["rmse"] < fitted.fitted_.metadata["valid"]["means_rmse"]
 
 
 def test_it_predicts_nearly_as_well_as_can_be() -> None:
@@ -281,8 +281,8 @@ def test_members_trained_side_by_side_are_those_trained_one_after_another(
     cells = parts.test.user_ids[parts.test.users], parts.test.item_ids[parts.test.items]
     one, other = (model.predict_proba(*cells) for model in (fitted, both))
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
-    assert [m["side"] for m in both.fitted_.facts["tried"]] == [
-        m["side"] for m in fitted.fitted_.facts["tried"]
+    assert [m["side"] for m in both.fitted_.metadata["tried"]] == [
+        m["side"] for m in fitted.fitted_.metadata["tried"]
     ]
 
 
@@ -340,7 +340,7 @@ def test_a_model_behind_plain_means_is_told(parts: Split, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "cfnade"):
         model = CFNADE(**hasty, learning_rate=1e-9).fit(parts)
     assert "is no better than plain means" in caplog.text
-    assert warn_below_baseline(model.fitted_.facts) is not None
+    assert warn_below_baseline(model.fitted_.metadata) is not None
     assert warn_below_baseline({"valid": {"rmse": 0.8, "means_rmse": 0.9}}) is None
     assert warn_below_baseline({"valid": {}}) is None
 
@@ -351,7 +351,7 @@ def test_who_counts_nothing_is_not_asked(fitted: CFNADE, monkeypatch: pytest.Mon
     count = len(members)
     shares = ((0.5 / count, 1 / count),) * count + ((0.5 / count, 0.0),) * count
     silent = range(count, 2 * count)
-    scorer = Scorer(replace(fitted.fitted_, members=members * 2, shares=shares))
+    scorer = Scorer(replace(fitted.fitted_, members=members * 2, member_weights=shares))
     for number in silent:
         monkeypatch.setattr(scorer._members[number], "scores", None)
         monkeypatch.setattr(scorer._members[number], "item_scores", None)

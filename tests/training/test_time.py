@@ -70,8 +70,8 @@ def test_a_model_learns_from_time_where_it_matters(side: str) -> None:
     blind, knowing = (
         train(parts, plan_side(side, FIELDS | {"time": time}, settings)) for time in (False, True)
     )
-    rmse = knowing.model.facts["valid"]["rmse"]
-    assert rmse < 0.7 * blind.model.facts["valid"]["rmse"]
+    rmse = knowing.model.metadata["valid"]["rmse"]
+    assert rmse < 0.7 * blind.model.metadata["valid"]["rmse"]
 
 
 def test_predictions_need_times_and_change_with_them(parts: Split, fitted: FittedModel) -> None:

@@ -80,7 +80,7 @@ def torch_threads() -> Iterator[Callable[[int], None]]:
 @pytest.mark.parametrize("side", ["item", "both"])
 def test_training_beats_the_mean(parts: Split, side: str) -> None:
     trained = fit(parts, side, replace(SETTINGS[side], epochs=30))
-    best = trained.model.facts["valid"]["rmse"]
+    best = trained.model.metadata["valid"]["rmse"]
     assert best < 0.95 * float(np.std(parts.valid.values))
     assert best == pytest.approx(min(r["valid_rmse"] for r in trained.history), rel=1e-6)
 
@@ -208,10 +208,10 @@ def test_seeds_are_the_models_of_their_seeds_with_one_calibration(parts: Split, 
     cells = parts.test.users, parts.test.items
     expected = np.mean([Scorer(one).probabilities(*cells) for one in single], axis=0)
     np.testing.assert_allclose(Scorer(whole).probabilities(*cells), expected, rtol=1e-12)
-    assert [member["seed"] for member in whole.facts["members"]] == [0, 1]
+    assert [member["seed"] for member in whole.metadata["members"]] == [0, 1]
     epochs = SETTINGS[side].epochs
-    assert [record["member"] for record in whole.facts["history"]] == [0] * epochs + [1] * epochs
-    assert whole.facts["valid"]["rmse"] < max(one.facts["valid"]["rmse"] for one in single)
+    assert [record["member"] for record in whole.metadata["history"]] == [0] * epochs + [1] * epochs
+    assert whole.metadata["valid"]["rmse"] < max(one.metadata["valid"]["rmse"] for one in single)
     assert whole.calibration not in [one.calibration for one in single]
 
 
@@ -243,7 +243,7 @@ def test_a_run_that_diverges_keeps_its_best_model(
     trained = fit(parts)
     assert trained.diverged is not None
     assert "step 8" in trained.diverged
-    assert trained.model.facts["best_epoch"] >= 1
+    assert trained.model.metadata["best_epoch"] >= 1
     assert torch.isfinite(weights(trained.model)).all()
 
 
@@ -261,7 +261,7 @@ def test_a_refit_that_diverges_leaves_the_chosen_model(
     chosen = weights(fit(parts).model)
     diverging(monkeypatch, after=18)  # the first run takes 18 steps
     trained = fit(parts, training=replace(QUICK, refit=True))
-    assert not trained.model.facts["refit"]
+    assert not trained.model.metadata["refit"]
     assert torch.equal(weights(trained.model), chosen)
 
 
@@ -269,11 +269,11 @@ def test_a_refit_that_diverges_leaves_the_chosen_model(
 def test_refit_trains_on_validation_too(parts: Split, side: str) -> None:
     plain = fit(parts, side).model
     refit = fit(parts, side, replace(SETTINGS[side], refit=True)).model
-    assert refit.facts["refit"]
-    assert refit.facts["valid"] == plain.facts["valid"]
+    assert refit.metadata["refit"]
+    assert refit.metadata["valid"] == plain.metadata["valid"]
     total = len(parts.train) + len(parts.valid)
-    assert {counts.sum() for counts in refit.trained_on.values()} == {total}
-    assert {counts.sum() for counts in plain.trained_on.values()} == {len(parts.train)}
+    assert {counts.sum() for counts in refit.training_counts.values()} == {total}
+    assert {counts.sum() for counts in plain.training_counts.values()} == {len(parts.train)}
     assert not torch.equal(weights(plain), weights(refit))
 
 
@@ -285,7 +285,7 @@ def test_an_earlier_model_can_be_continued(parts: Split, refit: bool) -> None:
     first = fit(parts).model
     still = replace(QUICK, epochs=1, learning_rate=1e-12, refit=refit)
     more = fit(parts, training=still, init_model=first).model
-    assert more.facts["refit"] is refit
+    assert more.metadata["refit"] is refit
     assert torch.allclose(weights(more), weights(first), atol=1e-6)
 
 
@@ -321,7 +321,7 @@ def test_an_ensemble_is_not_continued_by_one_member(parts: Split) -> None:
 
 def test_facts_say_on_what_data_and_how_good(parts: Split) -> None:
     fitted = fit(parts).model
-    facts = fitted.facts
+    facts = fitted.metadata
     assert facts["run"]["data"] == parts.data
     assert facts["run"]["split"]["fingerprint"] == parts.fingerprint
     names = {"rmse", "means_rmse", "nll", "nll_raw", "calibration_error", "calibration_error_raw"}
@@ -336,8 +336,8 @@ def test_what_is_given_of_held_out_users_is_context_but_not_trained_on(parts: Sp
     held = split(whole, "users:0:3")
     fitted = fit(held, "user").model
     assert len(fitted.context) == len(held.train) + len(held.valid) + len(held.fold_in)
-    assert fitted.trained_on["item"].sum() == len(held.train)
-    assert fitted.facts["context"] == "train + valid + fold-in"
+    assert fitted.training_counts["item"].sum() == len(held.train)
+    assert fitted.metadata["context"] == "train + valid + fold-in"
     scores = evaluate(fitted, held.test)
     assert {str(bucket): bucket.n for bucket in scores.by_user if bucket.n} == {"1–4": scores.n}
 
@@ -372,4 +372,4 @@ def test_what_is_made_from_ratings_is_not_trained_whatever_the_settings_say(
     """It has no weights to move or to average."""
     asked = TrainingConfig(epochs=3, average=0.9)
     made = train(parts, plan_side("user-factors", {}, asked))
-    assert made.model.facts["epochs"] == 0
+    assert made.model.metadata["epochs"] == 0

@@ -53,7 +53,7 @@ class LevelPreferences:
     @locked_cached_property
     def _expected(self) -> FloatArray:
         """Smoothed level frequencies of each item, (M, K)."""
-        counts = self._fitted.trained_on.get("item")
+        counts = self._fitted.training_counts.get("item")
         if counts is None:  # an item-based model, which has no weights of items
             counts = self._fitted.counted_levels("item")
         smoothed = counts + OWN_SMOOTHING * self._frequencies

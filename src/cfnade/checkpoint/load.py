@@ -74,12 +74,12 @@ def _load(folder: Path) -> FittedModel:
             members=members,
             side=str(manifest["side"]),
             context=_context(manifest, paths),
-            trained_on=counts,
+            training_counts=counts,
             calibration=_calibration(manifest["calibration"]),
             calibration_of_new=_calibration(manifest["calibration_of_new"]),
             has_context=CONTEXT in paths,
-            facts=manifest["metadata"],
-            shares=tuple(
+            metadata=manifest["metadata"],
+            member_weights=tuple(
                 (float(trained), float(new)) for trained, new in manifest["member_weights"]
             ),
             interaction_model=implicit,

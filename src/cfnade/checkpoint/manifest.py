@@ -43,7 +43,7 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
     context: dict[str, Any] = {
         "included": model.has_context,
         "ratings": len(model.context),
-        "holds": model.facts.get("context"),
+        "holds": model.metadata.get("context"),
     }
     if not model.has_context:
         context["note"] = _NO_CONTEXT
@@ -54,14 +54,14 @@ def write_manifest(model: FittedModel, folder: Path, names: list[str]) -> None:
         "version": VERSION,
         "side": model.side,
         "members": [member.to_dict() for member in model.members],
-        "member_weights": model.shares,
+        "member_weights": model.member_weights,
         "implicit": None if model.interaction_model is None else model.interaction_model.to_dict(),
         "scale": {"values": scale.values, "edges": scale.edges},
         "calibration": None if calibration is None else calibration.to_dict(),
         "calibration_of_new": None if for_new is None else for_new.to_dict(),
         "context": context,
         "source": model.context.source,
-        "metadata": model.facts,
+        "metadata": model.metadata,
         "versions": _versions(),
         "files": {name: _describe_file(folder / name) for name in names},
     }

@@ -79,7 +79,7 @@ def render(model: FittedModel) -> str:
     """Return the text of the card."""
     printable = (char if char.isprintable() else " " for char in model.context.source)
     source = " ".join("".join(printable).split())
-    metrics = model.facts.get("valid") or {}
+    metrics = model.metadata.get("valid") or {}
     metrics = metrics if {*_METRICS, "means_rmse"} <= {*metrics} else {}
     published = DATASETS.get(source.split(" ")[0])
     text = _TEMPLATE.format(
@@ -130,14 +130,14 @@ def _summary(model: FittedModel) -> str:
 
 
 def _data(model: FittedModel, source: str) -> list[str]:
-    data, ratings = model.facts.get("data", {}), model.facts.get("ratings", {})
+    data, ratings = model.metadata.get("data", {}), model.metadata.get("ratings", {})
     parts = ", ".join(f"{count:,} {name}" for name, count in ratings.items() if count)
     lines = [f"- Source: {source or 'not a published data set'}"]
     if data:
         lines.append(f"- {data['users']:,} users, {data['items']:,} items; ratings: {parts}")
     if not model.has_context:
         return [*lines, "- The folder contains no ratings."]
-    content = f"{len(model.context):,} ratings ({model.facts.get('context', 'all')})"
+    content = f"{len(model.context):,} ratings ({model.metadata.get('context', 'all')})"
     return [*lines, f"- **The folder contains {content}** with ids: check before you share it."]
 
 

@@ -130,5 +130,5 @@ def _arrays(model: FittedModel) -> Arrays:
     if model.interaction_model is not None:
         interactions = model.interaction_model.arrays()
         arrays |= {f"implicit/{name}": array for name, array in interactions.items()}
-    counts = model.trained_on.items()
+    counts = model.training_counts.items()
     return arrays | {f"{COUNTS}/{axis}": np.array(levels, np.int64) for axis, levels in counts}

@@ -27,9 +27,9 @@ def validate_model(model: FittedModel, *, weights: bool) -> None:
 
 
 def _check_components(model: FittedModel) -> None:
-    if not model.axes or not (model.rates or model.interaction_model):
+    if not model.axes or not (model.predicts_ratings or model.interaction_model):
         raise ModelError("no component of it reads ratings")
-    if model.rates and model.context.implicit:
+    if model.predicts_ratings and model.context.implicit:
         raise ModelError("it predicts ratings, and its data are interactions")
     n_items = model.context.n_items
     interactions = model.interaction_model
@@ -45,14 +45,14 @@ def _check_components(model: FittedModel) -> None:
 
 
 def _check_member_weights(model: FittedModel) -> None:
-    weights = np.array(model.shares, np.float64)
+    weights = np.array(model.member_weights, np.float64)
     if len(weights) and (
         len(weights) != len(model.members)
         or not (weights >= 0).all()
         or not np.allclose(weights.sum(0), 1.0)
     ):
         raise ModelError(
-            f"the weights {model.shares} of {len(model.members)} members must add up to 1"
+            f"the weights {model.member_weights} of {len(model.members)} members must add up to 1"
         )
 
 
@@ -76,7 +76,7 @@ def _all_finite(table: Array) -> bool:
 
 
 def _check_training_counts(model: FittedModel) -> None:
-    context, counts_by_axis = model.context, model.trained_on
+    context, counts_by_axis = model.context, model.training_counts
     expected = set(map(other_axis, model.axes))
     if set(counts_by_axis) != expected:
         raise ModelError(

@@ -53,14 +53,14 @@ def evaluate(
     arguments: dict[str, Any] = given(
         {"k": k, "threshold": threshold, "max_users": max_users, "exclude_seen": exclude_seen}
     )
-    ranking = ranking or not fitted.rates
+    ranking = ranking or not fitted.predicts_ratings
     if arguments and not ranking:
         name = next(iter(arguments)).replace("_", "-")
         raise PredictionError(f"--{name} is for ranking metrics; give --ranking too, or omit it")
     if "k" in arguments:
         arguments["k"] = _list_lengths(arguments["k"])
     test, description = _test_part(fitted) if data is None else _load_test_data(fitted, data)
-    scores = evaluation.evaluate(fitted, test) if fitted.rates else None
+    scores = evaluation.evaluate(fitted, test) if fitted.predicts_ratings else None
     ranking_scores = None
     if ranking:
         from cfnade.inference.predictor import Predictor
@@ -97,9 +97,9 @@ def _load_test_data(fitted: FittedModel, data: str) -> tuple[Dataset, str]:
     from cfnade.data.load import load
     from cfnade.data.remote import STANDARD_INPUT, redact_url
 
-    stored = fitted.facts.get("run_config", {}).get("load", {})
-    scale: dict[str, Any] = {"scale": fitted.context.scale} if fitted.rates else {}
-    omitted = ("item_features", "scale", "bins") if fitted.rates else ("item_features",)
+    stored = fitted.metadata.get("run_config", {}).get("load", {})
+    scale: dict[str, Any] = {"scale": fitted.context.scale} if fitted.predicts_ratings else {}
+    omitted = ("item_features", "scale", "bins") if fitted.predicts_ratings else ("item_features",)
     arguments = {name: value for name, value in stored.items() if name not in omitted}
     attempts = [arguments, {}] if arguments and data != STANDARD_INPUT else [arguments]
     errors: list[DataError] = []
@@ -109,7 +109,7 @@ def _load_test_data(fitted: FittedModel, data: str) -> tuple[Dataset, str]:
         except DataError as error:
             errors.append(error)
     # The scale is the model's: a message about it would not help for data without ratings.
-    if data != STANDARD_INPUT and fitted.rates and load(data, **attempts[-1]).implicit:
+    if data != STANDARD_INPUT and fitted.predicts_ratings and load(data, **attempts[-1]).implicit:
         raise PredictionError(
             f"{redact_url(data)}: has no ratings to evaluate the model on; name their column with: "
             f"cfnade data convert {redact_url(data)} ratings.parquet --rating COLUMN"
@@ -121,12 +121,12 @@ def _test_part(fitted: FittedModel) -> tuple[Dataset, str]:
     """Return the test part of the data that the model was trained on, and a description."""
     from cfnade.cli.run_config import from_json, load_parts
 
-    stored = fitted.facts.get("run_config")
+    stored = fitted.metadata.get("run_config")
     if stored is None:
         raise PredictionError("the model does not store what it was trained on; give DATA")
     config = from_json(stored, "run_config")
     parts = load_parts(config)
-    if parts.fingerprint != fitted.facts["run"]["split"]["fingerprint"]:
+    if parts.fingerprint != fitted.metadata["run"]["split"]["fingerprint"]:
         raise PredictionError(
             f"{config.data} is not the data that this model was trained on (its split "
             f"{config.split} has another fingerprint); give DATA"

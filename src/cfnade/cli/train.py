@@ -206,7 +206,7 @@ def _run(
             state.delete_states(out)  # resuming would diverge again
             raise
         metadata = {"run_config": config.to_json(), "parameters": config.estimator_parameters()}
-        model = replace(result.model, facts=result.model.facts | metadata)
+        model = replace(result.model, metadata=result.model.metadata | metadata)
         checkpoint.save(model, out, with_context=not config.without_context)
         if result.diverged:
             state.delete_states(out)
@@ -226,7 +226,7 @@ def _print_result(result: TrainingResult, parts: Split, out: Path, without_conte
     from cfnade.cli.render import print_tried
     from cfnade.training.validation import warn_below_baseline
 
-    facts = result.model.facts
+    facts = result.model.metadata
     print_tried(facts.get("tried", []))
     if "component_scores" in (scores := facts.get("lists", {})):
         parts_text = ", ".join(f"{name} {x:.4f}" for name, x in scores["component_scores"].items())

@@ -133,4 +133,4 @@ def _valid_rmse(parts: Any, recipe: Any, n_threads: int | None) -> float:
 
     plan = plan_side(recipe.side, recipe.model, recipe.training)
     result = train(parts, plan, RunOptions(n_threads=n_threads))
-    return float(result.model.facts["valid"]["rmse"])
+    return float(result.model.metadata["valid"]["rmse"])

@@ -30,7 +30,7 @@ from cfnade.distributed.rank_data import RankSplit
 from cfnade.distributed.shards import ShardedRatings
 from cfnade.distributed.validation import DistributedValidation
 from cfnade.exceptions import TrainingError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.callbacks import Callback, Stage, reported, reported_stage
@@ -145,7 +145,9 @@ class RankMemberTraining(MemberTraining):
         member = new_member(self.components, ratings, fields, self.config, split.parts)
         if self.options.init_model is not None:
             _copy_weights(self.options.init_model, member, self.plan.side, split)
-        return FittedModel((member,), self.plan.side, ratings, trained_on(member.axes, ratings))
+        return FittedModel(
+            (member,), self.plan.side, ratings, count_training_ratings(member.axes, ratings)
+        )
 
     def _validation_scorer(
         self, model: FittedModel, split: Any
@@ -203,9 +205,9 @@ def _assemble(
 ) -> PartitionedModel:
     """Return the model of all members; without members one of interactions alone."""
     if not trained:
-        return PartitionedModel(IMPLICIT, (), trained_on(("user",), split.train), split)
+        return PartitionedModel(IMPLICIT, (), count_training_ratings(("user",), split.train), split)
     members = tuple(member.final.members[0] for member in trained)
-    return PartitionedModel(plan.members[0].side, members, trained[-1].final.trained_on, split)
+    return PartitionedModel(plan.members[0].side, members, trained[-1].final.training_counts, split)
 
 
 def _outcome(

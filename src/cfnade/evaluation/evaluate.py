@@ -105,7 +105,7 @@ def evaluate(
         cold_start_rating: Predict this rating where no rating of the user, or none of the item,
             is known; the paper predicts 3. None: as the model predicts.
     """
-    if not fitted.rates:
+    if not fitted.predicts_ratings:
         raise PredictionError(
             "this model was trained on interactions, which have no ratings to score; score its "
             "lists with evaluate_ranking()"

@@ -76,7 +76,7 @@ class Baseline:
     def _levels(self) -> FloatArray:
         """Known ratings of each item at each level, (items, K)."""
         fitted = self._fitted
-        counts = None if fitted.has_context else fitted.trained_on.get("item")
+        counts = None if fitted.has_context else fitted.training_counts.get("item")
         return (fitted.counted_levels("item") if counts is None else counts).astype(np.float64)
 
     @locked_cached_property

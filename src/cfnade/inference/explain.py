@@ -34,7 +34,7 @@ def explanation(scorer: Scorer, user: Entities, item: int, target: Target | None
 def explains_interaction(model: FittedModel, target: Any) -> bool:
     """Return whether the probability of an interaction is explained, rather than the rating."""
     if target is None:
-        return not model.rates
+        return not model.predicts_ratings
     check_choice("target", target, get_args(Target), error=PredictionError)
     model.require("interactions" if target == "interaction" else "ratings")
     return bool(target == "interaction")

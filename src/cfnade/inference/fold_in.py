@@ -89,13 +89,14 @@ class FoldIn:
         self,
         components: Sequence[tuple[RatingComponent, ComponentScorer]],
         context: Dataset,
-        trained_on: Mapping[Axis, IntArray],
+        training_counts: Mapping[Axis, IntArray],
         frequencies: FloatArray,
         *,
         folds: bool,
     ) -> None:
         """If not `folds`, the frequency rule takes the place of all solutions."""
-        self._components, self._context, self._trained_on = components, context, trained_on
+        self._components, self._context = components, context
+        self._training_counts = training_counts
         self._frequencies, self._folds = frequencies, folds
         self._solutions: dict[tuple[Axis, int], Solution] = {}
         self._bases: dict[tuple[Axis, bool], dict[int, ColumnBasis]] = {}
@@ -103,7 +104,7 @@ class FoldIn:
 
     def scores(self, query: Query) -> Iterator[tuple[int, IntArray, FloatArray]]:
         """Yield scores that replace those of a component: its number, places of pairs, (n, K)."""
-        for axis in self._trained_on:
+        for axis in self._training_counts:
             entities, which = query.entities(axis)
             untrained = np.flatnonzero(self.untrained(axis, entities.index[which]))
             if not len(untrained):
@@ -121,7 +122,7 @@ class FoldIn:
 
     def untrained(self, axis: Axis, indices: IntArray) -> BoolArray:
         """Return which of these have no trained weights, if any component has such, (n,)."""
-        if axis not in self._trained_on:
+        if axis not in self._training_counts:
             return np.zeros(len(indices), bool)
         trained = self._trained[axis]
         if not len(trained):
@@ -130,7 +131,7 @@ class FoldIn:
 
     @locked_cached_property
     def _trained(self) -> dict[Axis, BoolArray]:
-        return {axis: counts.sum(1) > 0 for axis, counts in self._trained_on.items()}
+        return {axis: counts.sum(1) > 0 for axis, counts in self._training_counts.items()}
 
     def _entity(self, axis: Axis, entities: Entities, number: int, place: int) -> Untrained:
         nothing = np.empty(0, np.int32), np.empty(0, np.uint8)
@@ -253,7 +254,7 @@ class FoldIn:
         if key not in self._bases:  # one thread computes it for all
             with self._lock:
                 if key not in self._bases:
-                    counts = self._trained_on[axis].sum(1)
+                    counts = self._training_counts[axis].sum(1)
                     found = {
                         n: column_basis(self._components[n][1], counts, mean_only=mean_only)
                         for n in self._learning(axis)

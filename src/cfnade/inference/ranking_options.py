@@ -87,11 +87,11 @@ class RankingOptions:
         self._check_fit("personalization", self.personalization, rank_by, "prediction")
         penalty = self.popularity_penalty or None
         self._check_fit("popularity_penalty", penalty, rank_by, "interaction")
-        if penalty and model.rates and self.balance == 1:
+        if penalty and model.predicts_ratings and self.balance == 1:
             raise PredictionError(
                 f"popularity_penalty (={penalty:g}) needs a balance below 1; leave one out"
             )
-        if not model.rates and (name := self._rating_option()) is not None:
+        if not model.predicts_ratings and (name := self._rating_option()) is not None:
             reason = "concerns ratings, and this model was trained on interactions; leave it out"
             raise _error(name, getattr(self, name), reason)
         return replace(

@@ -85,7 +85,7 @@ class Recommender:
                 personalization=options.personalization,
                 averages=self.baseline @ model.context.scale.array(),
             )
-        only_liked = options.balance == 1 and model.rates
+        only_liked = options.balance == 1 and model.predicts_ratings
         if not options.uses_interactions or only_liked:
             return RatingRanker(*parts, objective, n, candidates)
         assert model.interaction_model is not None

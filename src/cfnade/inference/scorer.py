@@ -53,7 +53,7 @@ class MemberScorer:
         self._fold_in = FoldIn(
             self._components,
             context,
-            fitted.trained_on,
+            fitted.training_counts,
             fitted.level_frequencies,
             folds=not fitted.needs_times,  # when the known ratings were given is not known here
         )
@@ -277,7 +277,7 @@ class Scorer:
 
     def _weighted_members(self, users: IntArray) -> tuple[list[MemberScorer], FloatArray]:
         """Return the members that count for any of these users, and their weights (members, n)."""
-        shares, members = self.fitted.shares, self._members
+        shares, members = self.fitted.member_weights, self._members
         if not shares:
             return members, np.full((len(members), len(users)), 1 / len(members))
         new = self.fitted.new(users)
@@ -303,7 +303,7 @@ class Scorer:
         none = {"user": fitted.context.n_users, "item": fitted.context.n_items}
         counts: dict[Axis, IntArray] = {"user": np.zeros(none["user"], np.int64)}
         counts["item"] = np.zeros(none["item"], np.int64)
-        return counts | {axis: levels.sum(1) for axis, levels in fitted.trained_on.items()}
+        return counts | {axis: levels.sum(1) for axis, levels in fitted.training_counts.items()}
 
     def known_of(self, axis: Axis, indices: IntArray) -> IntArray:
         """Return the same of some, 0 for an unknown one, (n,)."""

@@ -48,7 +48,7 @@ def unit_vectors(fitted: FittedModel) -> ScoreArray:
 
 
 def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
-    if not fitted.rates and axis == "item" and fitted.interaction_model is not None:
+    if not fitted.predicts_ratings and axis == "item" and fitted.interaction_model is not None:
         vectors = fitted.interaction_model.item_vectors()
         if vectors is not None:
             return vectors

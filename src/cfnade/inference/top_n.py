@@ -246,7 +246,7 @@ class InteractionRanker:
         ranked[:, ~self.allowed.shown] = -np.inf
         ranked -= self._penalties
         make = self._picked_and_liked
-        if not self.scorer.fitted.rates or self.balance == 0:
+        if not self.scorer.fitted.predicts_ratings or self.balance == 0:
             make = self._picked
         return make(ranked, users), self.allowed.hidden(users)
 
@@ -324,7 +324,7 @@ class InteractionRanker:
         return min(1.0, 2 * self.balance)
 
     def _honest(self, users: Entities, which: IntArray, items: IntArray) -> FloatArray:
-        if not self.scorer.fitted.rates:
+        if not self.scorer.fitted.predicts_ratings:
             return np.ones((len(which), 1))
         context = self.scorer.fitted.context
         if len(users) == 1 and self.scorer.fitted.axes == ("user",):

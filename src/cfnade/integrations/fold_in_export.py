@@ -53,13 +53,15 @@ class FoldInTables:
 
 def fold_in_tables(fitted: FittedModel) -> FoldInTables:
     """Return the tables of a model; raise PredictionError if it cannot be exported."""
-    if not fitted.rates:
+    if not fitted.predicts_ratings:
         raise PredictionError("this model is of interactions; only one of ratings can be exported")
-    weights = [new for _, new in fitted.shares] or [1 / len(fitted.members)] * len(fitted.members)
+    weights = [new for _, new in fitted.member_weights] or [1 / len(fitted.members)] * len(
+        fitted.members
+    )
     weighted = list(zip(weights, fitted.members, strict=True))
     used = [(weight, member) for weight, member in weighted if weight > 0] or weighted[:1]
     components = [component for _, member in used for component in member.components.values()]
-    trained = fitted.trained_on.get("item")
+    trained = fitted.training_counts.get("item")
     if trained is None or not all(map(_is_exportable, components)):
         raise PredictionError(
             f"a model of side {fitted.side!r} reads more than the user's own ratings, so it cannot "

@@ -29,7 +29,7 @@ from cfnade.data.splits import Split, apply_labels
 from cfnade.data.validate import build
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.exceptions import CfnadeError, TrainingError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.online.bulk import ratings_frame
 from cfnade.online.event_store import EventStore
 from cfnade.online.publish import earlier_versions, fingerprint, publish
@@ -131,7 +131,7 @@ def _refresh(
         "epochs": epochs,
     }
     if not n_erased:
-        if fitted.facts.get("store", {}).get("event_id") == last_event:
+        if fitted.metadata.get("store", {}).get("event_id") == last_event:
             return RefreshResult(False, _UNCHANGED)
         if _read_rejected(model_dir) == attempt:
             return RefreshResult(False, f"{_UNCHANGED}, which was worse")
@@ -169,7 +169,7 @@ def _refresh(
     else:
         model = refit_closed_form(candidate, ratings)
     note = {"store": {"event_id": last_event, "timestamp": now, "url": store.name}}
-    publish(replace(model, facts=model.facts | note), model_dir)
+    publish(replace(model, metadata=model.metadata | note), model_dir)
     _delete_versions_of_erased_users(model_dir, store, log)
     log(f"published {fingerprint(model_dir)}")
     return replace(result, seconds=time.monotonic() - start)
@@ -183,7 +183,7 @@ def _read_rejected(model_dir: Path) -> Any:
 
 
 def _require_refreshable(fitted: FittedModel, model_dir: Path) -> None:
-    if not fitted.rates:
+    if not fitted.predicts_ratings:
         raise TrainingError(
             f"{model_dir}: is a model of interactions, which cannot be refreshed; train it again: "
             f"cfnade train store:STORE --implicit --out {model_dir} --overwrite"
@@ -211,7 +211,7 @@ def _require_ratings_of_model(
 
 def _count_erased(store: EventStore, fitted: FittedModel) -> int:
     """Return how many users of a model were erased since its training."""
-    since = int(fitted.facts.get("store", {}).get("timestamp", 0))
+    since = int(fitted.metadata.get("store", {}).get("timestamp", 0))
     return store.count_erased(fitted.context.user_ids.tolist(), since)
 
 
@@ -329,9 +329,9 @@ def _continue_training(
             calibration_of_new=fitted.calibration_of_new,
         )
     names = ("run_config", "auto", "arguments")
-    facts = {name: fitted.facts[name] for name in names if name in fitted.facts}
-    run = model.facts["run"] | {"settings": fitted.facts["run"]["settings"]}
-    return replace(model, side=fitted.side, facts=model.facts | facts | {"run": run})
+    facts = {name: fitted.metadata[name] for name in names if name in fitted.metadata}
+    run = model.metadata["run"] | {"settings": fitted.metadata["run"]["settings"]}
+    return replace(model, side=fitted.side, metadata=model.metadata | facts | {"run": run})
 
 
 def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:
@@ -346,7 +346,11 @@ def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:
     for number, plan in enumerate(_continuation(fitted, 0).members):
         refitted.append(continued_member(fitted, number, ratings, plan.training))
         finish_member(refitted[-1], ratings)
-    return replace(fitted, members=tuple(refitted), trained_on=trained_on(fitted.axes, ratings))
+    return replace(
+        fitted,
+        members=tuple(refitted),
+        training_counts=count_training_ratings(fitted.axes, ratings),
+    )
 
 
 def _continuation(fitted: FittedModel, epochs: int) -> TrainingPlan:

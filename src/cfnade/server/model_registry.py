@@ -147,7 +147,7 @@ def _query_everything(predictor: Predictor) -> None:
         predictor.similar_items(predictor.items.raw(0), n=1)
     for user in users:
         predictor.ranked(**user, n=1)
-        if fitted.rates:
+        if fitted.predicts_ratings:
             predictor.predicted(first, **user)
         predictor.explain(item=predictor.items.raw(0), **user)
 

@@ -44,7 +44,7 @@ def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
     if query.user_id is not None:
         return _training_user(predictor, query.user_id)
     field = "interactions" if query.ratings is None else "ratings"
-    needed = "ratings" if predictor.fitted.rates else "interactions"
+    needed = "ratings" if predictor.fitted.predicts_ratings else "interactions"
     if field != needed:
         raise ApiError(422, f"{field}: this model knows {needed} only; give {needed}", field=field)
     entries: list[Any] = getattr(query, field)
@@ -187,7 +187,7 @@ def item_names(ratings: Sequence[RatingEntry]) -> list[Any]:
 def check_rating(predictor: Predictor, rating: float | None, field: str = "rating") -> None:
     """Check one rating: on the scale, or left out for a model without ratings."""
     scale = predictor.scale
-    if not predictor.fitted.rates:
+    if not predictor.fitted.predicts_ratings:
         reason = None if rating is None else "this model knows no ratings; leave it out"
     elif rating is None:
         reason = "give a rating on the model's scale"
@@ -248,7 +248,7 @@ def _stored_history(
     predictor: Predictor, ratings: Sequence[StoredRating], user: int
 ) -> UserHistory:
     """Return ratings of known items on the model's scale; of an implicit model, all items."""
-    rates = predictor.fitted.rates
+    rates = predictor.fitted.predicts_ratings
     current = [rating for rating in ratings if not rates or rating.rating is not None]
     indices = np.array([id_index(predictor.items, stored.item_id) for stored in current], np.int64)
     levels, on_scale = np.zeros(len(current), np.uint8), np.ones(len(current), bool)

@@ -29,7 +29,7 @@ def sample_profiles(predictor: Predictor, counts: IntArray) -> list[dict[str, An
     for name, films in PROFILES.items():
         likings = {predictor.catalog.match(*film): liking for film, liking in films.items()}
         likings.pop(None, None)
-        if not predictor.fitted.rates:  # an interaction says nothing against another item
+        if not predictor.fitted.predicts_ratings:  # an interaction is no evidence against others
             likings = {item: liking for item, liking in likings.items() if liking >= 0.5}
         if len(likings) >= _MIN_ITEMS:
             profiles.append({"name": name, "ratings": _ratings(predictor, likings)})
@@ -49,7 +49,7 @@ def _ratings(predictor: Predictor, likings: dict[int | None, float]) -> list[dic
             {
                 "item": predictor.items.raw(index),
                 "title": None if titles is None else titles[index] or None,
-                "rating": rating if predictor.fitted.rates else None,
+                "rating": rating if predictor.fitted.predicts_ratings else None,
             }
         )
     return ratings

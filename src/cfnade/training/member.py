@@ -19,7 +19,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, match_tables
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.kernels.threads import thread_count
 from cfnade.training.callbacks import Callback, Stage
 from cfnade.training.loop import DivergedError, LoopOptions, TrainingLoop
@@ -149,7 +149,9 @@ class MemberTraining:
             member = continued_member(self.options.init_model, self.number, ratings, self.config)
         else:
             member = new_member(self.components, ratings, self.fields, self.config)
-        return FittedModel((member,), self.plan.side, ratings, trained_on(member.axes, ratings))
+        return FittedModel(
+            (member,), self.plan.side, ratings, count_training_ratings(member.axes, ratings)
+        )
 
     def _loop(
         self, model: FittedModel, callback: Callback, stage: Stage | None = None, **options: Any
@@ -242,7 +244,7 @@ def continued_member(
     (member,), generator = extended.members, torch.Generator().manual_seed(config.seed)
     for component in member.components.values():
         if component.axis is not None:
-            counts = extended.trained_on[other_axis(component.axis)]
+            counts = extended.training_counts[other_axis(component.axis)]
             component.update(FitData(ratings, config, generator), counts)
     return member
 

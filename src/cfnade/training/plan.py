@@ -204,7 +204,7 @@ def plan_continuation(
         model: A trained model; its members keep their components and fields.
         training: Training options that replace those of the earlier training.
     """
-    metadata = model.facts
+    metadata = model.metadata
     sides = [one["side"] for one in metadata.get("members", [])] or [model.side]
     if len(sides) != len(model.members):
         raise TrainingError(

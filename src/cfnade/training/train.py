@@ -12,7 +12,7 @@ from cfnade import __version__
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
-from cfnade.fitted_model import FittedModel, trained_on
+from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.calibration import (
     CalibrationResult,
@@ -53,7 +53,7 @@ class TrainingResult:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One record an epoch."""
-        records: list[dict[str, Any]] = self.model.facts["history"]
+        records: list[dict[str, Any]] = self.model.metadata["history"]
         return records
 
 
@@ -84,7 +84,7 @@ def train(split: Split, plan: TrainingPlan, options: RunOptions | None = None) -
                 facts["lists"] = interactions.facts
             stopped = options.should_stop()
     diverged = next((one.diverged for one in members if one.diverged), None)
-    return TrainingResult(replace(model, facts=facts), stopped, diverged)
+    return TrainingResult(replace(model, metadata=facts), stopped, diverged)
 
 
 # -- before ----------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def calibrate_ensemble(
     if not predictions:
         return CalibrationResult(None, None, {})
     mixed = mix_predictions(predictions, weights)
-    knows_users = any("user" in member.chosen.trained_on for member in members)
+    knows_users = any("user" in member.chosen.training_counts for member in members)
     result = calibrate(mixed, split.valid, knows_users=knows_users)
     baseline = baseline_rmse(split.train, split.valid)
     return result._replace(metrics=result.metrics | {"means_rmse": baseline})
@@ -167,7 +167,7 @@ def assemble(
     """Return one model of all members that have a weight."""
     context = split.train.concat(split.valid).concat(split.fold_in)
     if not members:
-        return FittedModel((), IMPLICIT, context, trained_on(("user",), split.train))
+        return FittedModel((), IMPLICIT, context, count_training_ratings(("user",), split.train))
     used = used_members(members, weights)
     models = [members[number].final for number in used]
     return replace(
@@ -175,10 +175,12 @@ def assemble(
         members=tuple(member for model in models for member in model.members),
         side=",".join(dict.fromkeys(members[number].plan.side for number in used)),
         context=context,
-        trained_on={axis: n for model in models for axis, n in model.trained_on.items()},
+        training_counts={axis: n for model in models for axis, n in model.training_counts.items()},
         calibration=calibration.known,
         calibration_of_new=calibration.new,
-        shares=() if plan.ensemble_weighting == "equal" else tuple(weights[n] for n in used),
+        member_weights=()
+        if plan.ensemble_weighting == "equal"
+        else tuple(weights[n] for n in used),
     )
 
 

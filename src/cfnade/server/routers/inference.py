@@ -79,7 +79,7 @@ async def suggest_items_to_rate(
 
 def predictions(model: LoadedModel, query: schemas.PredictionRequest) -> Row:
     predictor = model.predictor
-    if not predictor.fitted.rates:
+    if not predictor.fitted.predicts_ratings:
         raise ApiError(
             422, "this model knows no ratings to predict; POST /recommendations ranks items"
         )
@@ -186,7 +186,7 @@ def prediction_rows(predictor: Predictor, result: Predictions | UserTopN) -> lis
     Column by column, which costs little for a list of 500. Null for a model without ratings.
     """
     rows = item_rows(predictor, result.items, result.n_item_ratings)
-    if not predictor.fitted.rates:
+    if not predictor.fitted.predicts_ratings:
         empty = dict.fromkeys(_DISTRIBUTION)
         return [row | empty for row in rows]
     means, probabilities, values = (

@@ -46,8 +46,8 @@ def describe_model(model: LoadedModel, settings: ServerSettings) -> dict[str, An
     predictor, fitted = model.predictor, model.predictor.fitted
     learned = {
         "interaction": fitted.interaction_model is not None,
-        "prediction": fitted.rates,
-        "threshold": fitted.rates,
+        "prediction": fitted.predicts_ratings,
+        "threshold": fitted.predicts_ratings,
     }
     return {
         "name": model.name,
@@ -56,7 +56,7 @@ def describe_model(model: LoadedModel, settings: ServerSettings) -> dict[str, An
         "loaded_at": model.loaded_at.isoformat(timespec="seconds"),
         "side": fitted.side,
         "capabilities": {
-            "ratings": fitted.rates,
+            "ratings": fitted.predicts_ratings,
             "interactions": fitted.interaction_model is not None,
             "new_users": fitted.takes_histories and not fitted.needs_times,
             "recommendations": not fitted.needs_times,
@@ -64,7 +64,7 @@ def describe_model(model: LoadedModel, settings: ServerSettings) -> dict[str, An
             "stored_ratings": settings.store_url is not None,
             "tokens": settings.api_key is not None,
         },
-        "scale": list(predictor.scale.values) if fitted.rates else [],
+        "scale": list(predictor.scale.values) if fitted.predicts_ratings else [],
         "n_items": len(predictor.items.table),
         "min_ratings": predictor.default_min_ratings,
         "limits": {

@@ -69,7 +69,7 @@ async def add_ratings(
     user: User, body: schemas.StoredRatingsRequest, model: Model, ratings: Ratings
 ) -> Response:
     """Store several ratings of a user; unknown items are named in the response."""
-    if not model.predictor.fitted.rates:
+    if not model.predictor.fitted.predicts_ratings:
         raise ApiError(422, "this model knows no ratings; PUT each item without one")
     for position, entry in enumerate(body.ratings):
         check_rating(model.predictor, entry["rating"], f"ratings[{position}].rating")
