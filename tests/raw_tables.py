@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from cfnade.data import readers
 from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers import files
 
 
 def raw_table(
@@ -50,4 +50,4 @@ def item_texts(table: RawTable, kind: str) -> dict[Any, str]:
 
 def read(path: Path, options: LoadOptions) -> RawTable:
     """Return what `load` reads at a path, with the files of titles beside it."""
-    return files.read(path, options, companion_files(path))
+    return readers.read(path, options, companion_files(path))

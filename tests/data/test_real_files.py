@@ -13,7 +13,7 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers.files import read
+from cfnade.data.readers import read
 from cfnade.data.validate import build
 
 pytestmark = pytest.mark.realdata

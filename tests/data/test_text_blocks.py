@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cfnade.data.readers import text_blocks as texts
+from cfnade.data.readers import files
+from cfnade.data.readers.text_blocks import iter_text_blocks
 
 LINES = [["ann", "Alien", "5"], ["bob", 'two\n"lines"\n', "1"], ["cy", "a, b\n", "2"]] * 5
 TEXT = io.StringIO(newline="")
@@ -25,10 +26,11 @@ def test_a_stream_is_cut_between_lines_whatever_is_quoted(
 ) -> None:
     data, path = TEXT.getvalue().encode(), tmp_path / "ratings.csv"
     path.write_bytes(gzip.compress(data) if packed else data)
-    monkeypatch.setattr(texts, "_STORED", stored)
-    blocks = list(texts.iter_text_blocks(path, size))
-    assert b"".join(block.data for block in blocks) == data
-    read = [csv.reader(io.StringIO(block.data.decode(), newline="")) for block in blocks]
+    monkeypatch.setattr(files, "_BLOCK", stored)
+    pieces = files.open_source(path).blocks(path.name)
+    blocks, starts = zip(*iter_text_blocks(pieces, size), strict=True)
+    assert b"".join(blocks) == data
+    read = [csv.reader(io.StringIO(block.decode(), newline="")) for block in blocks]
     assert [line for lines in read for line in lines] == LINES
-    ends = accumulate(block.data.count(b"\n") for block in blocks)
-    assert [block.lines for block in blocks] == [0, *ends][:-1]
+    ends = accumulate(block.count(b"\n") for block in blocks)
+    assert list(starts) == [1, *(1 + end for end in ends)][:-1]

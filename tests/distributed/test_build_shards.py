@@ -103,7 +103,7 @@ def test_a_zip_gives_what_its_file_of_ratings_gives(tmp_path: Path, name: str) -
             zip_bytes(a_csv=b"1,2,3\n", b_csv=b"1,3,3\n"),
             "several files could be the ratings",
         ),
-        (zip_bytes(a_parquet=b"PAR1" + bytes(99)), "is a Parquet table; only text"),
+        (zip_bytes(a_parquet=b"PAR1" + bytes(99)), "is Parquet; only text"),
         (zip_bytes(a_csv="1,2,3\n".encode("utf-16")), "two or four bytes a character"),
         (b"PK\x03\x04rest", "cannot be read .*truncated or damaged"),
         (b"\xff\xfeu\0s\0", "two or four bytes a character"),

@@ -84,7 +84,8 @@ def _data() -> list[tuple[str, str]]:
 
 def _place(name: str, path: Path) -> str:
     """Return where a data set is; a folder of Netflix may lack the ratings."""
-    from cfnade.data.readers.files import NETFLIX, open_source, published_files
+    from cfnade.data.readers import NETFLIX, published_files
+    from cfnade.data.readers.files import open_source
 
     if name != "netflix":
         return str(path)

@@ -114,8 +114,8 @@ def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[n
     """Return the seconds since 1970 of numbers or ISO dates. Shape (n,)."""
     try:
         columns = {"time": pl.Series(texts, dtype=pl.String)}
-        parsed = parse_or_raise(columns, lambda row, _: locate(row), is_text=True)
-        return parsed.frame["time"].to_numpy()
+        parsed, _ = parse_or_raise(columns, lambda row, _: locate(row), is_text=True)
+        return parsed["time"].to_numpy()
     except DataError as error:
         raise _with_advice(error, "correct it") from error
 

@@ -17,7 +17,9 @@ from cfnade.data import datasets
 from cfnade.data.dataset import Dataset
 from cfnade.data.datasets import DATASETS, PublishedDataset, published_dataset
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.files import EDITIONS, SUFFIXES, bare, open_source, read
+from cfnade.data.readers import read
+from cfnade.data.readers.files import SUFFIXES, bare, open_source
+from cfnade.data.readers.movielens import EDITIONS
 from cfnade.data.remote import (
     DATABASES,
     INPUT_MARK,
@@ -87,9 +89,18 @@ class LoadOptions:
         """Return whether an option assigns a role to a column."""
         return self.implicit or any(getattr(self, name) is not None for name in _COLUMNS)
 
-    def text_options(self) -> list[str]:
-        """Return the options that were given and make sense for text only."""
-        return [name for name in _TEXT if getattr(self, name) not in (None, False)]
+    def is_for_ratings(self) -> bool:
+        """Return whether an option was given that makes sense for ratings only."""
+        values = (self.rating, self.scale, self.bins, self.min_rating)
+        return any(value is not None for value in values)
+
+    def check_not_text(self, subject: str) -> None:
+        """Raise if an option was given that makes sense for text only; `subject` is a table."""
+        for name in _TEXT:
+            if getattr(self, name) not in (None, False):
+                raise DataError(
+                    f"{subject} takes no {option(name)}, which is for text; leave it out"
+                )
 
 
 _DEFAULTS = LoadOptions()

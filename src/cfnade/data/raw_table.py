@@ -1,7 +1,7 @@
 """The result of a reader: a table with canonical columns, parsed from texts or typed values.
 
-The functions of the columns return the values and mark the cells that they cannot read. A reader
-raises at the first of them, with its place, or leaves those rows out.
+The functions that parse a column return null for each cell that they cannot read. A reader raises
+for the first of them, or leaves those rows out; `explain` says what is wrong with a cell.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,19 @@ _DAY = 86_400
 _UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # above a bound: nano-, micro-, milli-
 _EXACT = 2.0**53  # beyond it a float no longer distinguishes neighbors
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30  # they and their sums fit into 32 bits
-_FILL = "remove that row or fill it in"
 _DATE = "a number nor a date such as 2005-09-06"
+_ALLOWED = {
+    **dict.fromkeys(("user", "item"), "integers or strings"),
+    **dict.fromkeys(("rating", "weight"), "numbers"),
+    "time": "dates, numbers or texts",
+}
+
+_TYPES = {
+    **dict.fromkeys(("user", "item"), ()),
+    **dict.fromkeys(("rating", "weight"), (pl.Boolean,)),
+    "time": (pl.Date, pl.Datetime),
+}
+"""Types of columns that can be read beside numbers and strings."""
 
 _DATES = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
@@ -43,24 +54,6 @@ _ENGLISH = "January January February March Mar Mar May June July October Oct Dec
 _SAMPLE = 200  # distinct dates that a format is tried on first
 
 
-def _hint(first: str = "correct it", role: str = "time") -> str:
-    return f"{first}, name another column with {option(role)}, or give {option(role, False)}"
-
-
-class DateError(DataError):
-    """A column of times whose type or format is unknown, or ambiguous."""
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """Values of a column, and which cells have none."""
-
-    values: pl.Series
-    bad: pl.Series | None = None  # (n,) bool; None if every cell was read
-    explain: Callable[[int], tuple[str, str]] | None = None
-    """Returns what is wrong with a bad cell, and what to do."""
-
-
 @dataclass(frozen=True)
 class RawTable:
     """The result of a reader: canonical columns, no cell missing, numbers finite.
@@ -71,8 +64,8 @@ class RawTable:
 
     frame: pl.DataFrame
     locate: Locate = "row {}".format
-    """Says where a row stands in the source; rows count from 0."""
-    label: str = ""  # what messages call the source
+    """Returns the place of a row in the source; rows count from 0."""
+    label: str = ""  # the source's name in messages
     description: str = ""  # what was recognized and skipped
     assumed: str = ""  # what the reader assumed without being told
     scale: Scale | None = None  # if the source states it
@@ -100,8 +93,8 @@ class RawTable:
             raise DataError(f"the columns have different lengths: {counts}")
         series = {role: pl.Series(role, column) for role, column in columns.items()}
         locate = attributes.get("locate", cls.locate)
-        parsed = parse_or_raise(series, lambda row, _: locate(row), exact_times=True)
-        return cls(parsed.frame, **attributes)
+        frame, _ = parse_or_raise(series, lambda row, _: locate(row), exact_times=True)
+        return cls(frame, **attributes)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -116,26 +109,6 @@ class RawTable:
         return self.frame[name].to_numpy() if name in self.frame.columns else None
 
 
-class ParsedColumns(NamedTuple):
-    """The columns of a table by role, and which rows have a cell that cannot be read."""
-
-    columns: dict[str, Parsed]
-    frame: pl.DataFrame
-    bad: pl.Series | None
-    note: str = ""
-    """What was left out, for the user to know."""
-
-    def fault(self, row: int | None = None) -> tuple[int, str, str, str]:
-        """Return row, role, reason and remedy of the first bad cell, of all rows or of one."""
-        for role, column in self.columns.items():
-            if column.bad is None or column.explain is None:
-                continue
-            place = first_true(column.bad) if row is None else row
-            if column.bad[place]:
-                return place, role, *column.explain(place)
-        raise AssertionError("no cell is bad")
-
-
 def parse_columns(
     columns: Mapping[str, pl.Series],
     locate: Callable[[int, str], str],
@@ -143,47 +116,109 @@ def parse_columns(
     is_text: bool = False,
     exact_times: bool = False,
     time_required: bool = True,
-) -> ParsedColumns:
-    """Parse the column of each role; `locate` says where the cell of a row and role stands.
+) -> tuple[pl.DataFrame, str]:
+    """Parse the column of each role; cells that cannot be read become null.
 
-    Times in no known format are left out unless they are required.
+    Args:
+        columns: Columns of texts or typed values by role.
+        locate: Returns the place of the cell of a row and role.
+        is_text: Whether all cells were texts, so that ids may be integers.
+        exact_times: Whether integers are seconds however large they are.
+        time_required: Whether times in no known format are an error; else they are left out.
+
+    Returns:
+        The parsed columns, and a note if times were left out.
     """
-    parsed, note = dict[str, Parsed](), ""
-    bad: pl.Series | None = None
+    parsed = {}
+    note = ""
     for role, column in columns.items():
-
-        def locate_cell(row: int, role: str = role) -> str:
-            return locate(row, role)
-
         if isinstance(column.dtype, pl.Categorical | pl.Enum | pl.Null):
             column = column.cast(pl.String)
-        if role in ("user", "item"):
-            parsed[role] = parse_ids(column, role, locate_cell, is_text=is_text)
-        elif role in ("rating", "weight"):
-            parsed[role] = parse_numbers(column, locate_cell, role)
-        else:
-            try:
-                parsed[role] = parse_times(column, locate_cell, exact=exact_times)
-            except DateError as error:
-                if time_required:
-                    raise
-                note = f"times are ignored: {error}"
-                continue
-        if (marked := parsed[role].bad) is not None:
-            bad = marked if bad is None else bad | marked
-    frame = pl.DataFrame({role: column.values for role, column in parsed.items()})
-    return ParsedColumns(parsed, frame, bad, note)
+        try:
+            dtype = column.dtype
+            if not (dtype.is_numeric() or dtype == pl.String or dtype.base_type() in _TYPES[role]):
+                raise _wrong_type(role, column)
+            if role in ("user", "item"):
+                parsed[role] = parse_ids(column, is_text=is_text)
+            elif role in ("rating", "weight"):
+                parsed[role] = parse_numbers(column, role)
+            else:
+                parsed[role] = parse_times(column, exact=exact_times)
+        except DataError as error:
+            message = f"{locate(first_true(column.is_not_null()), role)}: {error}"
+            if role != "time" or time_required:
+                raise DataError(message) from error
+            note = f"times are ignored: {message}"
+    return pl.DataFrame([values.alias(role) for role, values in parsed.items()]), note
 
 
 def parse_or_raise(
     columns: Mapping[str, pl.Series], locate: Callable[[int, str], str], **options: bool
-) -> ParsedColumns:
-    """Parse the column of each role; raise at the first bad cell."""
-    parsed = parse_columns(columns, locate, **options)
-    if parsed.bad is not None:
-        row, role, reason, remedy = parsed.fault()
+) -> tuple[pl.DataFrame, str]:
+    """Parse the column of each role as `parse_columns` does; raise at the first bad cell."""
+    frame, note = parse_columns(columns, locate, **options)
+    if (bad := bad_rows(frame)) is not None:
+        row = first_true(bad)
+        role, reason, remedy = explain_row(row, frame, columns)
         raise DataError(f"{locate(row, role)}: {reason}; {remedy}")
-    return parsed
+    return frame, note
+
+
+def bad_rows(frame: pl.DataFrame) -> pl.Series | None:
+    """Return which rows of parsed columns have a cell that could not be read; None if none has."""
+    if not any(column.null_count() for column in frame):
+        return None
+    return frame.select(pl.any_horizontal(pl.all().is_null())).to_series()
+
+
+def explain_row(
+    row: int, frame: pl.DataFrame, columns: Mapping[str, pl.Series]
+) -> tuple[str, str, str]:
+    """Return role, reason and remedy of the first cell of a row that could not be read."""
+    role = next(role for role in frame.columns if frame[role][row] is None)
+    return role, *_explain(columns[role][row], role)
+
+
+def _explain(cell: Any, role: str) -> tuple[str, str]:
+    """Return what is wrong with a cell that could not be read, and what to do."""
+    text = str(cell)
+    noun = f"{role} id" if role in ("user", "item") else role
+    number = to_numbers(pl.Series([text], dtype=pl.String))[0]
+    skip = f"name another column with {option(role)}, or give {option(role, False)}"
+    if cell is None or not text.strip():
+        remedy = f"correct it, {skip}" if role == "time" else "remove that row or fill it in"
+        return f"the {noun} is missing", remedy
+    if REPLACEMENT in text:
+        return f"the {noun} holds damaged characters", "correct it"
+    if number is not None and not np.isfinite(number):
+        return f"{noun} {number} is not a finite number", "correct or remove it"
+    if role in ("user", "item"):
+        if isinstance(cell, int):
+            return f"{noun} {cell} does not fit into 64 bits", "give ids as strings"
+        return f"{noun} {cell} is not a whole number", "give ids as integers or strings"
+    if role == "time":
+        is_time = number is not None or _iso_seconds(text) is not None
+        fault = "not written like the others" if is_time else f"neither {_DATE}"
+        return f"time {_quoted(text)} is {fault}", f"correct it, {skip}"
+    if number is not None:
+        limit = "above 0" if number <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
+        return f"weight {number:g}: a weight must be {limit}", f"correct or remove the line, {skip}"
+    remedy = f"correct or remove the line, or name the column with {option(role)}"
+    if "," in text:
+        remedy = "write decimals with a point, as in 3.5"
+    elif role == "rating":
+        remedy += f", or add {option('implicit', True)}"
+    return f"{noun} {_quoted(text)} is not a number", remedy
+
+
+def _wrong_type(role: str, column: pl.Series) -> DataError:
+    noun = f"{role} id" if role in ("user", "item") else role
+    fault = f"{noun} {str(column[0] if len(column) else None)[:40]!r} is of type {column.dtype}"
+    if column.dtype == pl.Object:
+        fault = "it holds values of several types, or of one that cannot be read"
+    return DataError(
+        f"{fault}; this column must hold {_ALLOWED[role]}: convert it, or name another column"
+    )
 
 
 def describe_items(
@@ -214,58 +249,27 @@ def describe_items(
 # -- ids ------------------------------------------------------------------------------------------
 
 
-def parse_ids(column: pl.Series, role: str, locate: Locate, *, is_text: bool) -> Parsed:
+def parse_ids(column: pl.Series, *, is_text: bool) -> pl.Series:
     """Parse ids: integers or strings.
 
     Texts become integers if every id is written as one (no leading zeros, no plus). In typed
     columns floats become integers if they are whole, as a table with gaps makes them.
     """
-    noun = f"{role} id"
-    if not is_text and column.dtype != pl.String:
-        return _numeric_ids(column, noun, locate)
-    texts = column
-    integers = _to_integers(texts) if is_text else None
-    if is_text and integers is None and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
-        texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
-        integers = _to_integers(texts)
-    if integers is not None:
-        return Parsed(integers)
-    bad = (texts.str.strip_chars() == "").fill_null(value=True)
-    if is_text:
-        bad |= texts.str.contains(REPLACEMENT, literal=True).fill_null(value=False)
-
-    def explain(row: int) -> tuple[str, str]:
-        if REPLACEMENT in (texts[row] or ""):
-            return f"the {noun} holds damaged characters", "correct it"
-        return f"the {noun} is missing", _FILL
-
-    return Parsed(texts, bad, explain) if bool(bad.any()) else Parsed(texts)
-
-
-def _numeric_ids(column: pl.Series, noun: str, locate: Locate) -> Parsed:
-    dtype = column.dtype
-    if not dtype.is_numeric():
-        raise _wrong_type(noun, column, locate, "integers or strings")
-    if dtype.is_integer():
-        integers = column if dtype != pl.UInt64 else column.cast(pl.Int64, strict=False)
-        bad = integers.is_null()
-    else:
+    if column.dtype.is_integer():
+        return column.cast(pl.Int64, strict=False) if column.dtype == pl.UInt64 else column
+    if column.dtype.is_numeric():
         values = column.cast(pl.Float64)
-        fits = values.is_finite() & (values == values.floor()) & (values.abs() <= _EXACT)
-        bad = ~fits.fill_null(value=False)
-        integers = values.zip_with(~bad, pl.Series([0.0])).cast(pl.Int64)
-
-    def explain(row: int) -> tuple[str, str]:
-        value = column[row]
-        if value is None:
-            return f"the {noun} is missing", _FILL
-        if dtype.is_integer():
-            return f"{noun} {value} does not fit into 64 bits", "give ids as strings"
-        if not np.isfinite(float(value)):
-            return f"{noun} {value} is not a finite number", "correct or remove it"
-        return f"{noun} {value} is not a whole number", "give ids as integers or strings"
-
-    return Parsed(integers, bad, explain) if bool(bad.any()) else Parsed(integers)
+        return _keep(values, (values == values.floor()) & (values.abs() <= _EXACT)).cast(pl.Int64)
+    texts = column
+    if is_text:
+        integers = _to_integers(texts)
+        if integers is None and bool(texts.str.contains(r"^[ \t]|[ \t]$").any()):
+            texts = texts.str.strip_chars(" \t")  # "1, 2, 5", or a blank behind a name
+            integers = _to_integers(texts)
+        if integers is not None:
+            return integers
+        texts = _keep(texts, ~texts.str.contains(REPLACEMENT, literal=True))
+    return _keep(texts, texts.str.strip_chars() != "")
 
 
 def _to_integers(texts: pl.Series) -> pl.Series | None:
@@ -284,16 +288,21 @@ def _to_integers(texts: pl.Series) -> pl.Series | None:
     return integers if int(texts.str.len_bytes().cast(pl.Int64).sum()) == length else None
 
 
+def _keep(values: pl.Series, fits: pl.Series) -> pl.Series:
+    """Return the values that fit; null in place of the others."""
+    fits = fits.fill_null(value=False)
+    if fits.all():
+        return values
+    return values.zip_with(fits, pl.Series([None], dtype=values.dtype))
+
+
 # -- ratings and weights --------------------------------------------------------------------------
 
 
-def parse_numbers(column: pl.Series, locate: Locate, noun: str) -> Parsed:
+def parse_numbers(column: pl.Series, role: str) -> pl.Series:
     """Parse ratings, or weights of interactions, each above 0; true and false are 1 and 0."""
     if column.dtype == pl.Boolean:
         column = column.cast(pl.UInt8)
-    if not (column.dtype.is_numeric() or column.dtype == pl.String):
-        raise _wrong_type(noun, column, locate, "numbers")
-    texts = column
     if column.dtype == pl.Float32:
         # 3.7 is stored as 3.70000005: the shortest decimal that rounds to it is what was meant
         column = column.cast(pl.String)
@@ -302,29 +311,10 @@ def parse_numbers(column: pl.Series, locate: Locate, noun: str) -> Parsed:
         words = column.str.strip_chars().str.to_lowercase()
         if bool(words.drop_nulls().is_in(["true", "false"]).all()):
             values = words.replace_strict({"true": 1.0, "false": 0.0}, return_dtype=pl.Float64)
-    fine = values.is_finite()
-    if noun == "weight":
-        fine &= values.is_between(_MIN_WEIGHT, _MAX_WEIGHT)
-    fine = fine.fill_null(value=False)
-
-    def explain(row: int) -> tuple[str, str]:
-        text, value = texts[row], values[row]
-        if text is None:
-            return f"the {noun} is missing", _FILL
-        if value is not None and np.isfinite(value):
-            limit = "above 0" if value <= 0 else f"in {_MIN_WEIGHT:g}..{_MAX_WEIGHT:g}"
-            fault = f"weight {value:g}: a weight must be {limit}"
-            return fault, _hint("correct or remove the line", "weight")
-        if value is not None:
-            return f"{noun} {value} is not a finite number", "correct or remove it"
-        if "," in str(text):
-            remedy = "write decimals with a point, as in 3.5"
-        else:
-            remedy = f"correct or remove the line, or name the column with {option(noun)}"
-            remedy += f", or add {option('implicit', True)}" if noun == "rating" else ""
-        return f"{noun} {_quoted(str(text))} is not a number", remedy
-
-    return Parsed(values) if bool(fine.all()) else Parsed(values, ~fine, explain)
+    fits = values.is_finite()
+    if role == "weight":
+        fits &= values.is_between(_MIN_WEIGHT, _MAX_WEIGHT)
+    return _keep(values, fits)
 
 
 def to_numbers(column: pl.Series, dtype: type[pl.DataType] = pl.Float64) -> pl.Series:
@@ -343,85 +333,41 @@ def to_numbers(column: pl.Series, dtype: type[pl.DataType] = pl.Float64) -> pl.S
 # -- times ----------------------------------------------------------------------------------------
 
 
-def parse_times(column: pl.Series, locate: Locate, *, exact: bool = False) -> Parsed:
+def parse_times(column: pl.Series, *, exact: bool = False) -> pl.Series:
     """Parse times as seconds since 1970, from numbers, dates or texts (UTC unless they say more).
 
-    With `exact`, integers are seconds however large they are. Raises `DateError` if no common
-    format fits the texts, or if it is unclear whether the day or the month comes first.
+    With `exact`, integers are seconds however large they are. Cells that are not written like most
+    become null. Raises if no common format fits the texts, or if it is unclear whether the day or
+    the month comes first.
     """
     dtype = column.dtype
     if isinstance(dtype, pl.Date | pl.Datetime):
-        seconds, missing = column.dt.epoch("s"), column.is_null()
-        return Parsed(seconds, missing, _missing_time) if bool(missing.any()) else Parsed(seconds)
-    if not (dtype.is_numeric() or dtype == pl.String):
-        raise DateError(str(_wrong_type("time", column, locate, "dates, numbers or texts")))
-    if exact and dtype.is_signed_integer() and not column.null_count():
-        return Parsed(column.cast(pl.Int64))
-    fractions = dtype.is_float() or dtype.is_decimal()
-    for kind in (pl.Float64,) if fractions else (pl.Int64, pl.Float64):
-        values = to_numbers(column, kind)
-        if not values.null_count():
-            if kind == pl.Int64 and bool(values.is_between(19_000_101, 21_001_231).all()):
-                days = values.cast(pl.String).str.to_date("%Y%m%d", strict=False)
-                if not days.null_count():  # days such as 20050906
-                    return Parsed(days.cast(pl.Int64) * _DAY)
-            return _numeric_times(values)
-    numeric = values.is_not_null()
-    if 2 * int(numeric.sum()) >= len(column) or dtype != pl.String:
-        return _majority(column, values, numeric)
-    dates = _parse_dates(column, locate)
-    return _majority(column, dates, dates.is_not_null())
+        return column.dt.epoch("s")
+    if exact and dtype.is_signed_integer():
+        return column.cast(pl.Int64)
+    values = to_numbers(column, pl.Int64)
+    if dtype.is_float() or dtype.is_decimal() or values.null_count():
+        values = to_numbers(column)
+        if dtype == pl.String and 2 * values.null_count() > len(values):
+            return _parse_dates(column)
+    elif bool(values.is_between(19_000_101, 21_001_231).all()):
+        days = values.cast(pl.String).str.to_date("%Y%m%d", strict=False)
+        if not days.null_count():  # days such as 20050906
+            return days.cast(pl.Int64) * _DAY
+    return _to_seconds(values)
 
 
-def _missing_time(_: int) -> tuple[str, str]:
-    return "the time is missing", _hint()
-
-
-def _majority(column: pl.Series, values: pl.Series, read: pl.Series) -> Parsed:
-    """Return the values of cells that are written like most; the others are bad."""
-    if bool(read.all()):
-        return Parsed(values)
-    places = read.arg_true()
-    fine = _numeric_times(values.gather(places))
-    bad = ~read
-    if fine.bad is not None:
-        bad = bad.scatter(places.filter(fine.bad), values=True)
-    seconds = np.zeros(len(column), np.int64)
-    if fine.bad is None:
-        seconds[places.to_numpy()] = fine.values.to_numpy()
-
-    def explain(row: int) -> tuple[str, str]:
-        text = column[row]
-        if text is None:
-            return _missing_time(row)
-        if read[row] and fine.explain is not None:
-            return fine.explain(int((places < row).sum()))
-        number = to_numbers(pl.Series([str(text)], dtype=pl.String))[0]
-        if number is not None or _iso_seconds(str(text)) is not None:
-            return f"time {_quoted(str(text))} is not written like the others", _hint()
-        return f"time {_quoted(str(text))} is neither {_DATE}", _hint()
-
-    return Parsed(pl.Series(seconds), bad, explain)
-
-
-def _numeric_times(values: pl.Series) -> Parsed:
+def _to_seconds(values: pl.Series) -> pl.Series:
     """Return whole seconds of times that may be in milli-, micro- or nanoseconds."""
-    array = values.to_numpy()
-    bad, fault = ~np.isfinite(array), "is not a finite number"
-    if not bad.any():
-        high = float(array.max(initial=0))
-        bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
-        seconds = array // unit if unit > 1 else array
-        bad, fault = np.abs(seconds) >= 2.0**62, "is out of range"
-        if unit > 1:
-            bad = (array > 0) & (array <= bound)
-            fault = f"and time {high:.0f} cannot be in the same unit"
-    if bad.any():
-        return Parsed(values, pl.Series(bad), lambda row: (f"time {array[row]} {fault}", _hint()))
-    return Parsed(pl.Series(seconds.astype(np.int64)))
+    values = _keep(values, values.is_finite())
+    high = float(values.max() or 0)  # type: ignore[arg-type]
+    bound, unit = max([(b, u) for b, u in _UNITS if high > b], default=(0.0, 1))
+    if unit > 1:
+        values = _keep(values // unit, (values <= 0) | (values > bound))
+    return _keep(values, values.is_between(-(2**62), 2**62, closed="none")).cast(pl.Int64)
 
 
-def _parse_dates(texts: pl.Series, locate: Locate) -> pl.Series:
+def _parse_dates(texts: pl.Series) -> pl.Series:
     """Return seconds since 1970 of texts in the one format that most of them have."""
     days = texts.str.to_date("%Y-%m-%d", strict=False)
     if days.null_count() == 0:
@@ -429,32 +375,35 @@ def _parse_dates(texts: pl.Series, locate: Locate) -> pl.Series:
     distinct = texts.drop_nulls().unique(maintain_order=True)
     parsed = pl.Series([_iso_seconds(text) for text in distinct.to_list()], dtype=pl.Int64)
     if 2 * parsed.null_count() > len(distinct):
-        parsed = _parse_common(distinct, texts, locate)
+        parsed = _parse_common(distinct)
     return texts.replace_strict(distinct, parsed, default=None, return_dtype=pl.Int64)
 
 
-def _parse_common(distinct: pl.Series, texts: pl.Series, locate: Locate) -> pl.Series:
+def _parse_common(distinct: pl.Series) -> pl.Series:
     """Return the distinct texts as seconds, in the common format that fits them all."""
     plain = distinct.str.strip_chars().str.replace(r"(?i)\s*(?:UTC|GMT|\+00:?00)$", "")
     plain = plain.str.replace(r"^([A-Za-z]{3,9})\.? ", "$1 ")
     fitting = _fitting_formats(plain)
-    if not fitting and bool(plain.head(_SAMPLE).str.contains(r"\p{L}{3}").any()):
+    if not fitting:
         for month, english in zip(_GERMAN.split(), _ENGLISH.split(), strict=True):
             plain = plain.str.replace(rf"(?i)\b{month}\b", english)
-        plain = plain.str.replace(r"(\p{L}{3,9})\. ", "$1 ")
-        fitting = _fitting_formats(plain)
-    row = first_true(texts.is_not_null())
-    subject = f"{locate(row)}: time {_quoted(str(texts[row]))}"
+        fitting = _fitting_formats(plain.str.replace(r"(\p{L}{3,9})\. ", "$1 "))
+    advice = f"name another column with {option('time')}, or give {option('time', False)}"
+    subject = f"time {_quoted(distinct[0])}"
     if not fitting:
-        raise DateError(f"{subject} is neither {_DATE}, nor in another common format; {_hint()}")
+        raise DataError(
+            f"{subject} is neither {_DATE}, nor in another common format; correct it, {advice}"
+        )
     least = min(values.null_count() for values in fitting.values())
     best = {name: values for name, values in fitting.items() if values.null_count() == least}
     name, values = next(iter(best.items()))
     swapped = _SWAPPED.get(name.split(" ")[0].rstrip(","))
     for other_name, swapped_values in best.items():
         if swapped and other_name.startswith(swapped) and not values.equals(swapped_values):
-            fault = "and the others may have the day or the month first"
-            raise DateError(f"{subject} {fault}; {_hint('write dates as 2005-09-06')}")
+            raise DataError(
+                f"{subject} and the others may have the day or the month first; write dates as "
+                f"2005-09-06, {advice}"
+            )
     return values
 
 
@@ -486,14 +435,6 @@ def _iso_seconds(text: str) -> int | None:
 def first_true(mask: pl.Series) -> int:
     """Return the position of the first true value."""
     return mask.arg_max() or 0
-
-
-def _wrong_type(noun: str, column: pl.Series, locate: Locate, allowed: str) -> DataError:
-    text = str(column[0] if len(column) else None)[:40]
-    return DataError(
-        f"{locate(0)}: {noun} {text!r} is of type {column.dtype}; this column must hold "
-        f"{allowed}: convert it, or name another column"
-    )
 
 
 def _quoted(text: str) -> str:

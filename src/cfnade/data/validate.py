@@ -44,7 +44,11 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
     scale, levels = INTERACTIONS, np.zeros(len(users), np.uint8)
     if not implicit:
         scale, levels = _scale_and_levels(table, options)
-    texts = {} if table.item_table is None else _item_texts(table.item_table, item_ids)
+    texts = {}
+    if table.item_table is not None:
+        aligned = align_items(table.item_table.unique("item", keep="last"), item_ids)
+        names = {"title", "genres"}.intersection(aligned.columns)
+        texts = {name: texts_or_none(aligned[name]) for name in names}
     times = columns.get("time")
     ratings = make_dataset(
         users=users,
@@ -115,30 +119,28 @@ def _check_options(options: LoadOptions, *, implicit: bool) -> None:
     """Refuse options of ratings for interactions, and the other way round."""
     if not implicit and options.weighting != "linear":
         raise DataError(
-            f"{option('weighting')} says what counts of interactions weigh, and these are "
-            "ratings; leave it "
-            f"out, or turn them into interactions with {option('min_rating', 4)} or "
+            f"{option('weighting')} says what counts of interactions weigh, and these are ratings; "
+            f"leave it out, or turn them into interactions with {option('min_rating', 4)} or "
             f"{option('implicit', True)}"
         )
-    if implicit and options.duplicates != "error":
-        raise DataError(
-            f"{option('duplicates')} is for ratings; repeated interactions are counted: leave "
-            "it out"
-        )
-    for name in ("scale", "bins"):
-        if implicit and getattr(options, name) is not None:
+    given = {"duplicates": options.duplicates != "error"}
+    given |= {"scale": options.scale is not None, "bins": options.bins is not None}
+    for name in given:
+        if implicit and given[name]:
             raise DataError(
-                f"{option(name)} is for ratings, and these are interactions; leave it out"
+                f"{option(name)} is for ratings, and these are interactions, of which repeated "
+                "ones are counted; leave it out"
             )
 
 
 def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt.NDArray[np.uint8]]:
     """Return the scale, as requested, stated by the source or inferred, and levels on it, (n,)."""
     values = table.frame["rating"].to_numpy()
-    scale = table.scale
     if options.scale is not None:
         scale = parse_scale(options.scale)
-    elif options.bins is not None or scale is None:
+    elif options.bins is None and table.scale is not None:
+        scale = table.scale
+    else:
         scale = _scale_of_values(table, options, values)
     levels, on_scale = scale.levels_of(values)
     if not on_scale.all():
@@ -154,6 +156,8 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
     unnamed = isinstance(table.rating_column, int) and options.rating is None
+    weight = option("weight", table.rating_column)
+    advice = f"; if they count or measure use (plays, hours), give {weight}"
     try:
         if options.bins is not None:
             return bin_scale(options.bins, low, high)
@@ -164,27 +168,14 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
             scale = infer_scale(table.frame["rating"].unique().cast(pl.Float64).to_numpy())
     except DataError as error:
         is_amount = unnamed and options.bins is None and 0 < low < high
-        raise DataError(f"{label}{error}{_weight_advice(table) if is_amount else ''}") from error
+        raise DataError(f"{label}{error}{advice if is_amount else ''}") from error
     most_are_low = low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth{_weight_advice(table)}, or {option('scale')} if "
-            "they are ratings"
+            f"most ratings in the lowest fifth{advice}, or {option('scale')} if they are ratings"
         )
     return scale
-
-
-def _weight_advice(table: RawTable) -> str:
-    weight = option("weight", table.rating_column)
-    return f"; if they count or measure use (plays, hours), give {weight}"
-
-
-def _item_texts(table: pl.DataFrame, item_ids: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return titles and genres in the order of the ids."""
-    aligned = align_items(table.unique("item", keep="last"), item_ids)
-    names = [name for name in ("title", "genres") if name in aligned.columns]
-    return {name: texts_or_none(aligned[name]) for name in names}
 
 
 # -- repeated pairs -------------------------------------------------------------------------------
@@ -216,9 +207,7 @@ def resolve_duplicates(ratings: Dataset, table: RawTable, policy: Duplicates) ->
     keys = pair_keys(ratings.users, ratings.items, ratings.n_items)
     if policy == "error":
         rows = _without_identical(ratings, keys)
-        repeats = len(rows) - len(np.unique(keys[rows]))
-        if repeats:
-            raise DataError(_describe_conflict(ratings, table, keys, rows, repeats))
+        _check_unique(ratings, table, keys, rows)
         return ratings.select(rows)
     distinct, first, cell = np.unique(keys, return_index=True, return_inverse=True)
     if policy == "first":
@@ -243,18 +232,20 @@ def _without_identical(ratings: Dataset, keys: IntArray) -> IntArray:
     return rows.to_numpy().astype(np.int64)
 
 
-def _describe_conflict(
-    ratings: Dataset, table: RawTable, keys: IntArray, rows: IntArray, repeats: int
-) -> str:
+def _check_unique(ratings: Dataset, table: RawTable, keys: IntArray, rows: IntArray) -> None:
+    """Raise if two of some rows are of the same user and item."""
     order = rows[np.argsort(keys[rows], kind="stable")]
-    place = int(np.argmax(keys[order][1:] == keys[order][:-1]))
+    is_repeat = keys[order][1:] == keys[order][:-1]
+    if not is_repeat.any():
+        return
+    place = int(np.argmax(is_repeat))
     first, repeat = int(order[place]), int(order[place + 1])
     user, item = ratings.user_ids[ratings.users[first]], ratings.item_ids[ratings.items[first]]
     values = table.frame["rating"]
-    return (
+    raise DataError(
         f"{table.locate(repeat)}: user {user} rated item {item} again ({values[repeat]:g}, "
-        f"first {values[first]:g} at {table.locate(first)}); {repeats:,} repeated ratings "
-        f"in all. Choose what counts, such as {option('duplicates', 'last')}; first and "
+        f"first {values[first]:g} at {table.locate(first)}); {int(is_repeat.sum()):,} repeated "
+        f"ratings in all. Choose what counts, such as {option('duplicates', 'last')}; first and "
         "mean are the others"
     )
 
@@ -267,7 +258,14 @@ def aggregate_pairs(ratings: Dataset, table: RawTable, weighting: Weighting) -> 
     elif weights is None:
         return ratings
     if weighting == "log":
-        weights = _logarithm(weights, ratings)
+        if weights.min() < 1:  # 1 + ln of less than 1/e is no weight
+            row = int(weights.argmin())
+            user, item = ratings.user_ids[ratings.users[row]], ratings.item_ids[ratings.items[row]]
+            raise DataError(
+                f"user {user}, item {item}: weighs {weights[row]:g} in all; logarithms are for "
+                f"counts of 1 or more: use {option('weighting', 'linear')}"
+            )
+        weights = 1 + np.log(weights)
     weights = weights.astype(np.float32)
     return ratings if np.all(weights == 1) else ratings.replace(weights=weights)
 
@@ -289,16 +287,3 @@ def _total(
         once = once.replace(times=latest[file_order])
     totals = sizes if weights is None else np.add.reduceat(weights[order], starts)
     return once, totals[file_order].astype(np.float64)
-
-
-def _logarithm(totals: npt.NDArray[Any], ratings: Dataset) -> npt.NDArray[np.float64]:
-    if totals.min() < 1:  # 1 + ln of less than 1/e is no weight
-        place = int(totals.argmin())
-        user = ratings.user_ids[ratings.users[place]]
-        item = ratings.item_ids[ratings.items[place]]
-        raise DataError(
-            f"user {user}, item {item}: weighs {totals[place]:g} in all; logarithms are for counts "
-            f"of 1 or more: use {option('weighting', 'linear')}"
-        )
-    logarithms: npt.NDArray[np.float64] = 1 + np.log(totals)
-    return logarithms

@@ -192,8 +192,8 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series:
 
 def _numbers(frame: pl.DataFrame, name: str) -> Any:
     """Return a column of ratings or times as numbers."""
-    parsed = parse_or_raise({name: _column(frame, name)}, lambda row, _: f"row {row}")
-    return parsed.frame[name].to_numpy()
+    parsed, _ = parse_or_raise({name: _column(frame, name)}, lambda row, _: f"row {row}")
+    return parsed[name].to_numpy()
 
 
 def _raw_ids(values: pl.Series, ids: IdIndex) -> Any:

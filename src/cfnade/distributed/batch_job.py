@@ -26,7 +26,7 @@ import polars as pl
 
 from cfnade.checkpoint.folder import resolve_file
 from cfnade.checkpoint.manifest import MANIFEST
-from cfnade.data.readers.files import table_kind
+from cfnade.data.readers import table_kind
 from cfnade.data.readers.tables import PARQUET
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.distributed.backends import check_engine, ray_session, spark_session

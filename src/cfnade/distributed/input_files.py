@@ -12,15 +12,8 @@ import polars as pl
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.files import (
-    compression_of,
-    foreign_format,
-    is_document,
-    is_spreadsheet,
-    open_source,
-    ratings_file,
-    table_kind,
-)
+from cfnade.data.readers import foreign_format, is_document, ratings_file, table_kind
+from cfnade.data.readers.files import open_source
 from cfnade.data.readers.tables import ARROW, PARQUET, read_columnar
 from cfnade.data.readers.text import POLARS_ERRORS
 from cfnade.data.readers.text_blocks import check_encoding, read_blocks
@@ -61,38 +54,38 @@ def _is_data(file: Path, folder: Path) -> bool:
 
 def check_file(file: Path, loading: LoadOptions) -> None:
     """Raise DataError for a file that cannot be read in blocks, before any file is read."""
-    with file.open("rb") as opened:
-        head = opened.read(512)
+    source = open_source(file)
+    name = ratings_file(source, loading)
+    head = source.head(name)
     kind = table_kind(head)
-    if compression_of(file) == "zip" and not is_spreadsheet(file):
-        _zip_member(file, loading)
-    elif kind in (PARQUET, ARROW):
-        if names := loading.text_options():
-            raise DataError(f"{file}: {names[0]}= is for text, and this is a table; leave it out")
+    is_plain = source.plain_path(name) is not None
+    if is_plain and kind in (PARQUET, ARROW):
+        loading.check_not_text(f"{file}: a {kind} table")
         _count_rows(file, kind)
-    elif kind is not None:
-        raise DataError(f"{file}: this is {kind}; save the ratings as csv or Parquet")
-    elif foreign := foreign_format(head):
-        raise DataError(f"{file}: this is {foreign}")
+    elif found := kind or foreign_format(head):
+        if is_plain:
+            raise DataError(f"{file}: this is {found}; save the ratings as csv or Parquet")
+        raise DataError(
+            f"{source.label(name)}: is {found}; only text can be read from a compressed file in "
+            "blocks: unpack it and give the file"
+        )
     elif head:
-        check_encoding(file, loading)
+        check_encoding(source, name, loading)
 
 
 def iter_tables(file: Path, loading: LoadOptions) -> Iterator[tuple[RawTable, str]]:
     """Yield the rows of a file in blocks, each with a description of the lines it skipped."""
-    with file.open("rb") as opened:
-        kind = table_kind(opened.read(16))
-    if kind in (PARQUET, ARROW):
-        assert kind is not None
-        options = replace(loading, time=False)
-        count = _count_rows(file, kind)
-        for first in range(0, count, ROWS):
-            rows = first, min(first + ROWS, count)
-            yield read_columnar(file, str(file), kind, options, rows), ""
+    source = open_source(file)
+    name = ratings_file(source, loading)
+    kind = table_kind(source.head(name))
+    if kind not in (PARQUET, ARROW):
+        yield from read_blocks(source, name, loading, BYTES)
         return
-    is_zip = compression_of(file) == "zip"
-    member = _zip_member(file, loading) if is_zip else ""
-    yield from read_blocks(file, loading, BYTES, member)
+    options = replace(loading, time=False)
+    count = _count_rows(file, kind)
+    for first in range(0, count, ROWS):
+        rows = first, min(first + ROWS, count)
+        yield read_columnar(file, str(file), kind, options, rows), ""
 
 
 def _count_rows(file: Path, kind: str) -> int:
@@ -105,22 +98,6 @@ def _count_rows(file: Path, kind: str) -> int:
             f"{file}: cannot be read as a table ({str(error)[:200]}); the file may be truncated or "
             "damaged: fetch or write it again"
         ) from error
-
-
-def _zip_member(archive: Path, loading: LoadOptions) -> str:
-    """Return the file of ratings in a zip archive: a text that is read as a stream."""
-    source = open_source(archive)
-    member = ratings_file(source, loading)
-    head = source.head(member)
-    kind = table_kind(head)
-    kind = foreign_format(head) if kind is None else f"a {kind} table"
-    if kind is not None:
-        raise DataError(
-            f"{source.label(member)}: is {kind}; only text can be read from a zip archive in "
-            "blocks: unpack it and give the file"
-        )
-    check_encoding(archive, loading, member)
-    return member
 
 
 # -- jobs -----------------------------------------------------------------------------------------

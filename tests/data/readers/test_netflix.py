@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.raw_tables import item_texts
 
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers import netflix
-from cfnade.data.readers.files import NETFLIX, open_source, published_files
+from cfnade.data.readers import NETFLIX, netflix, published_files
+from cfnade.data.readers.files import open_source
 from cfnade.data.readers.netflix import FINE, parse_lines
 from cfnade.exceptions import DataError
 

@@ -23,7 +23,7 @@ from tests.raw_tables import item_texts, raw_table, read, rows
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.files import table_kind
+from cfnade.data.readers import table_kind
 from cfnade.data.readers.tables import read_frame, read_table, write_parquet
 from cfnade.data.scale import Scale
 from cfnade.data.validate import build
@@ -157,9 +157,13 @@ def test_nan_is_refused_where_it_is_not_a_gap() -> None:
         (
             pl.DataFrame(PLAIN),
             {"separator": ","},
-            "separator= is for text files, not for tables",
+            "takes no separator=",
         ),
-        (pd.DataFrame({**PLAIN, "user_id": ["a", 1, 2.5]}), {}, "column 'user_id' holds values of"),
+        (
+            pd.DataFrame({**PLAIN, "user_id": ["a", 1, 2.5]}),
+            {},
+            "column 'user_id': it holds values of",
+        ),
         (
             pl.DataFrame({**PLAIN, "user_id": pl.Series([1, 2, 2**63], dtype=pl.UInt64)}),
             {},

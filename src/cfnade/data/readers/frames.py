@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 _WIDTHS = (2, 3, 4)
 _ROWS = "user, item and perhaps rating and time"
 _DICTS = "give {name: column}, {user: {item: rating}} or {user: [items]}"
-_TABLES = (
-    "give a pandas, polars or pyarrow frame, an array, a sparse matrix, a list of tuples or a dict"
-)
 
 
 def to_polars(data: Any, options: LoadOptions | None = None) -> pl.DataFrame:
     """Return any table in memory as a polars frame."""
     if isinstance(data, pl.LazyFrame):
-        data = _collect(data)
+        try:
+            data = data.collect()
+        except (*POLARS_ERRORS, OSError) as error:
+            raise DataError(
+                f"the LazyFrame cannot be collected ({_first_line(error)}); correct its query"
+            ) from error
     if isinstance(data, pl.DataFrame):
         return data
     if type(data).__module__.startswith("scipy.sparse"):
@@ -40,7 +42,7 @@ def to_polars(data: Any, options: LoadOptions | None = None) -> pl.DataFrame:
     if isinstance(data, Mapping):
         return _from_mapping(data, options)
     if isinstance(data, tuple) and _are_columns(data):
-        return _from_columns({str(i): column for i, column in enumerate(data)}, "tuple")
+        return _from_columns(dict(enumerate(data)))
     if isinstance(data, list | tuple):
         return _from_rows(data)
     return _from_frame(data)
@@ -66,20 +68,9 @@ def join_target(X: Any, y: Any) -> Any:
             f"X is {kind} and y has {size[0]:,} values"
         )
     frame = to_polars(X)
-    ratings = _series("rating", y)
-    names = ["user", "item"] if frame.columns == ["0", "1"] else frame.columns
-    return frame.rename(dict(zip(frame.columns, names, strict=True))).with_columns(ratings)
-
-
-def _collect(lazy: pl.LazyFrame) -> pl.DataFrame:
-    try:
-        frame = lazy.collect()
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-    except (*POLARS_ERRORS, OSError) as error:
-        raise DataError(
-            f"the LazyFrame cannot be collected ({_first_line(error)}); correct its query"
-        ) from error
+    if frame.columns == ["0", "1"]:
+        frame.columns = ["user", "item"]
+    return frame.with_columns(_series("rating", y))
 
 
 def _from_frame(data: Any) -> pl.DataFrame:
@@ -101,7 +92,8 @@ def _from_frame(data: Any) -> pl.DataFrame:
         names = [str(name) for name in table.columns]
     except Exception:  # each library has its own error for a frame that is none
         raise DataError(
-            f"data of type {type(data).__name__} is not a table that can be read; {_TABLES}"
+            f"data of type {type(data).__name__} is not a table that can be read; give a pandas, "
+            "polars or pyarrow frame, an array, a sparse matrix, a list of tuples or a dict"
         ) from None
     if len(set(names)) < len(names):
         raise DataError(f"the columns of the frame have equal names: {names[:20]}; rename them")
@@ -132,7 +124,7 @@ def _from_narwhals(column: Any) -> pl.Series:
 def _from_sparse(matrix: Any, options: LoadOptions | None) -> pl.DataFrame:
     """Return the stored entries of users × items as rows; a stored zero is a rating too.
 
-    Entries that are all equal only mark pairs, unless an option says that they are ratings.
+    Entries that are all equal only mark pairs, unless an option makes sense for ratings alone.
     """
     if matrix.ndim != 2:
         raise DataError(
@@ -143,23 +135,13 @@ def _from_sparse(matrix: Any, options: LoadOptions | None) -> pl.DataFrame:
     users, items, values = entries.row, entries.col, entries.data
     if matrix.format in ("bsr", "dia"):  # their zeros only fill blocks and diagonals
         users, items, values = (part[entries.data != 0] for part in (users, items, values))
-    pairs = {"user": users, "item": items}
+    columns = {"user": users, "item": items}
     marks = len(values) > 0 and bool(np.all(values == values[0]))
-    if marks and not _rated(options) and not _implicit(options):
-        return _frame(pairs)
-    return _frame(pairs | {"weight" if _implicit(options) else "rating": values})
-
-
-def _rated(options: LoadOptions | None) -> bool:
-    """Return whether an option makes sense for ratings only."""
-    if options is None:
-        return False
-    values = (options.rating, options.scale, options.bins, options.min_rating)
-    return any(value is not None for value in values)
-
-
-def _implicit(options: LoadOptions | None) -> bool:
-    return options is not None and options.implicit
+    if options is not None and options.implicit:
+        columns["weight"] = values
+    elif not marks or (options is not None and options.is_for_ratings()):
+        columns["rating"] = values
+    return _frame(columns)
 
 
 def _from_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
@@ -176,58 +158,46 @@ def _from_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
             f"an array of shape {array.shape} is no table of ratings; give 2 to 4 columns "
             f"({_ROWS}), or a table of users × items as a scipy.sparse matrix"
         )
-    return _frame({str(i): array[:, i] for i in range(array.shape[1])})
+    return _frame(dict(enumerate(array.T)))
 
 
 def _are_columns(data: tuple[Any, ...]) -> bool:
     """Return whether these are (users, items, ratings): lists, arrays or series of cells."""
-    if len(data) not in _WIDTHS:
-        return False
-    for part in data:
+
+    def is_column(part: Any) -> bool:
         if isinstance(part, list):
-            if any(isinstance(cell, list | tuple | Mapping) for cell in part):
-                return False
-        elif len(getattr(part, "shape", ())) != 1:
-            return False
-    return True
+            return not any(isinstance(cell, list | tuple | Mapping) for cell in part)
+        return len(getattr(part, "shape", ())) == 1
+
+    return len(data) in _WIDTHS and all(map(is_column, data))
 
 
-def _from_columns(columns: Mapping[Any, Any], noun: str) -> pl.DataFrame:
+def _from_columns(columns: Mapping[Any, Any]) -> pl.DataFrame:
     lengths = {str(name): len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(f"the columns of the {noun} are not equally long: {lengths}")
-    return _frame({str(name): column for name, column in columns.items()})
+        raise DataError(f"the columns are not equally long: {lengths}")
+    return _frame(columns)
 
 
 def _from_mapping(data: Mapping[Any, Any], options: LoadOptions | None) -> pl.DataFrame:
     """Return {user: {item: rating}}, {user: [items]}, or columns by name."""
-    inner = [isinstance(value, Mapping) for value in data.values()]
-    if data and all(inner):
-        rows = [(u, i, rating) for u, rated in data.items() for i, rating in rated.items()]
-        names = ["user", "item", "weight" if _implicit(options) else "rating"]
-        return _from_rows(rows).rename(dict(zip("012", names, strict=True)))
     if not data:
         raise DataError(f"the dict is empty: there are no ratings; {_DICTS}")
-    if any(inner):
-        odd = next(key for key, value in data.items() if not isinstance(value, Mapping))
-        raise DataError(
-            f"a dict of dicts is {{user: {{item: rating}}}}; under {odd!r} it holds a "
-            f"{type(data[odd]).__name__}"
-        )
+    if all(isinstance(value, Mapping) for value in data.values()):
+        rows = [(u, i, rating) for u, rated in data.items() for i, rating in rated.items()]
+        implicit = options is not None and options.implicit
+        frame = _from_rows(rows)
+        frame.columns = ["user", "item", "weight" if implicit else "rating"]
+        return frame
     for name, column in data.items():
-        if isinstance(column, str) or not hasattr(column, "__len__"):
+        if isinstance(column, str | Mapping) or not hasattr(column, "__len__"):
             preview = str(column)[:40]
             raise DataError(f"under {name!r} the dict holds {preview!r}, not a column; {_DICTS}")
-    has_roles = options is not None and not (options.user is None and options.item is None)
-    if not has_roles and not _names_columns(data):
-        return _from_rows([(user, item) for user, items in data.items() for item in items])
-    return _from_columns(data, "dict")
-
-
-def _names_columns(data: Mapping[Any, Any]) -> bool:
-    """Return whether a key is a usual name of a column; otherwise keys are users."""
     names = [key for key in data if isinstance(key, str)]
-    return any(find_name(candidates, names) is not None for candidates in COLUMN_NAMES.values())
+    has_roles = options is not None and not (options.user is None and options.item is None)
+    if has_roles or any(find_name(common, names) is not None for common in COLUMN_NAMES.values()):
+        return _from_columns(data)
+    return _from_rows([(user, item) for user, items in data.items() for item in items])
 
 
 def _from_rows(rows: Sequence[Any]) -> pl.DataFrame:
@@ -238,18 +208,17 @@ def _from_rows(rows: Sequence[Any]) -> pl.DataFrame:
         odd = next((n for n, row in enumerate(rows) if set(row) != set(names)), None)
         if odd is not None:
             raise DataError(f"row {odd} has the keys {list(rows[odd])}, row 0 {names}")
-        return _frame({str(name): [row[name] for row in rows] for name in names})
+        return _frame({name: [row[name] for row in rows] for name in names})
     for number, row in enumerate(rows):
         if not isinstance(row, list | tuple | np.ndarray) or len(row) not in _WIDTHS:
             raise DataError(f"row {number} is {str(row)[:60]!r}; each must hold {_ROWS}")
         if len(row) != len(rows[0]):
             raise DataError(f"row {number} has {len(row)} values, row 0 has {len(rows[0])}")
-    columns = zip(*rows, strict=True)
-    return _frame({str(i): list(column) for i, column in enumerate(columns)})
+    return _frame(dict(enumerate(map(list, zip(*rows, strict=True)))))
 
 
-def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame([_series(name, column) for name, column in columns.items()])
+def _frame(columns: Mapping[Any, Any]) -> pl.DataFrame:
+    return pl.DataFrame([_series(str(name), column) for name, column in columns.items()])
 
 
 def _series(name: str, column: Any) -> pl.Series:
@@ -260,13 +229,12 @@ def _series(name: str, column: Any) -> pl.Series:
             column = np.asarray(column)
         elif not isinstance(column, list | tuple | pl.Series) and hasattr(column, "to_numpy"):
             column = _for_polars(column.to_numpy())
-        series = pl.Series(name, column)
+        return pl.Series(name, column)
     except (*POLARS_ERRORS, TypeError, ValueError) as error:
         raise DataError(
             f"column {name!r} holds values of several types or of one that cannot be read "
             f"({_first_line(error)[:120]}); convert it to numbers or strings"
         ) from error
-    return series
 
 
 def _for_polars(column: np.ndarray[Any, Any]) -> Any:

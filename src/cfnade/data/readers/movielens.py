@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -10,12 +11,32 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cfnade.data.raw_table import RawTable
-from cfnade.data.readers.files import EDITIONS, Edition, SourceFiles, bare
-from cfnade.data.readers.text import BadLines, Dialect, decode, read_fields, read_text
+from cfnade.data.readers.files import SourceFiles, bare
+from cfnade.data.readers.text import Dialect, decode, read_fields, read_text
 from cfnade.exceptions import DataError
 
 if TYPE_CHECKING:
     from cfnade.data.load import LoadOptions
+
+
+@dataclass(frozen=True)
+class Edition:
+    """The files of an edition of MovieLens."""
+
+    movies: str
+    separator: str
+    opening: re.Pattern[bytes]  # of the file of ratings; other sets use the same names
+    header: bool = False
+
+
+EDITIONS = {
+    "u.data": Edition("u.item", "\t", re.compile(rb"\d+\t\d+\t[^\t\r\n]+\t\d+\r?(\n|$)")),
+    "ratings.dat": Edition("movies.dat", "::", re.compile(rb"\d+::\d+::[^:\r\n]+(::|\r?\n|$)")),
+    "ratings.csv": Edition(
+        "movies.csv", ",", re.compile(rb"userId,movieId,rating,timestamp"), header=True
+    ),
+}
+"""Editions of MovieLens by the name of their file of ratings."""
 
 _SIZES = {
     100_000: "100K",
@@ -58,33 +79,26 @@ def read(source: SourceFiles, name: str, options: LoadOptions) -> RawTable:
 
 
 def _movie_table(source: SourceFiles, name: str, edition: Edition) -> pl.DataFrame:
-    frame = _movies(source, name, edition)
-    if edition.movies == "u.item":  # a flag for each genre instead of their names
-        flags = frame.select(pl.nth(range(5, frame.width)).str.strip_chars() == "1").rows()
-        names = _genre_names(source, name)
-        genres = pl.Series(["|".join(compress(names, row)) for row in flags], dtype=pl.String)
-    else:
-        genres = frame["2"]
-    return pl.DataFrame({"item": frame["0"], "title": frame["1"], "genres": genres}).with_columns(
-        pl.col("genres").replace(dict.fromkeys(_NO_GENRE, ""))
-    )
-
-
-def _movies(source: SourceFiles, name: str, edition: Edition) -> pl.DataFrame:
-    """Return id, title and genres; for 100K id, title, three more fields and a flag a genre."""
-    label = source.label(name)
-    has_flags = edition.movies == "u.item"
-    width = 5 + len(_genre_names(source, name)) if has_flags else 3
+    has_flags = edition.movies == "u.item"  # a flag for each genre instead of their names
+    names = _genre_names(source, name) if has_flags else []
+    width = 5 + len(names) if has_flags else 3
     separator = "|" if has_flags else edition.separator
-    dialect = Dialect(separator, separator == ",", width, edition.header, width_of="a movie")
+    dialect = Dialect(separator, separator == ",", width, edition.header)
+    label = source.label(name)
     try:
         data, _ = decode(source.read(name), label)  # 100K and 1M are in Latin-1
-        return read_fields(data, dialect, BadLines(label)).frame.fill_null("")
+        frame = read_fields(data, dialect, label).frame.fill_null("")
     except DataError as error:
         raise DataError(
             f"{str(error).partition(';')[0]}; correct it, or take the file away to read the "
             "ratings without titles"
         ) from error
+    genres = frame.to_series(2)
+    if has_flags:
+        flags = frame.select(pl.nth(range(5, width)).str.strip_chars() == "1").rows()
+        genres = pl.Series(["|".join(compress(names, row)) for row in flags], dtype=pl.String)
+    genres = genres.replace(dict.fromkeys(_NO_GENRE, ""))
+    return pl.DataFrame({"item": frame["0"], "title": frame["1"], "genres": genres})
 
 
 def _genre_names(source: SourceFiles, movies: str) -> list[str]:

@@ -22,6 +22,7 @@ import polars as pl
 from numba import njit
 
 from cfnade.data.raw_table import RawTable
+from cfnade.data.readers import NETFLIX_FILE
 from cfnade.data.readers.files import SourceFiles
 from cfnade.exceptions import DataError
 from cfnade.utils.text import option
@@ -29,7 +30,6 @@ from cfnade.utils.text import option
 _PIECE = 1 << 25  # bytes that a thread parses at a time
 _THREADS = 2
 _DAY = 86_400
-RATINGS = re.compile(r"(combined_data_\d+|mv_\d+)\.txt(\.\w+)?")
 _TITLES = re.compile(r"movie_titles\.(txt|csv)(\.\w+)?")
 
 Bytes = npt.NDArray[np.uint8]
@@ -87,7 +87,7 @@ class _File:
 
 
 def _rating_files(source: SourceFiles) -> list[str]:
-    names = [n for n in source.names if RATINGS.fullmatch(PurePosixPath(n).name)]
+    names = [n for n in source.names if NETFLIX_FILE.fullmatch(PurePosixPath(n).name)]
     if not names:
         return source.names  # a single file under another name
     kinds = {PurePosixPath(name).name[:2] for name in names}

@@ -41,10 +41,7 @@ JSON_LINES, JSON_ARRAY = "JSON Lines", "JSON"
 
 def read_frame(data: Any, options: LoadOptions, label: str = "the frame") -> RawTable:
     """Return the ratings of any table in memory."""
-    if names := options.text_options():
-        raise DataError(
-            f"{option(names[0])} is for text files, not for tables in memory; leave it out"
-        )
+    options.check_not_text(label)
     frame = to_polars(data, options)
     roles = assign_roles(_header(frame.columns), frame.width, options, label)
     return _to_raw(frame, frame.columns, roles, label, "row {}".format)
@@ -52,10 +49,7 @@ def read_frame(data: Any, options: LoadOptions, label: str = "the frame") -> Raw
 
 def read_table(data: bytes | Path, label: str, kind: str, options: LoadOptions) -> RawTable:
     """Return the ratings of a file of tables, given by its path or content."""
-    if names := options.text_options():
-        raise DataError(
-            f"{label}: a {kind} table takes no {option(names[0])}, which is for text; leave it out"
-        )
+    options.check_not_text(f"{label}: a {kind} table")
     if kind in (PARQUET, ARROW):
         table = read_columnar(data, label, kind, options)
     else:
@@ -66,7 +60,7 @@ def read_table(data: bytes | Path, label: str, kind: str, options: LoadOptions) 
             frame, frame.columns, roles, label, lambda row: f"{label}, row {first + row}"
         )
     words = (f"{kind} table", table.description)
-    return replace(table, description="; ".join(part for part in words if part))
+    return replace(table, description="; ".join(filter(None, words)))
 
 
 def read_columnar(
@@ -129,15 +123,9 @@ def _read_spreadsheet(data: bytes | Path, label: str) -> pl.DataFrame:
             f"{label}: is a spreadsheet, which needs a package; install it with: "
             "pip install 'cfnade[excel]', or save the sheet as csv"
         ) from None
-    try:
+    with _explain_errors(label, Exception):  # of damaged files, a dozen kinds
         book = fastexcel.read_excel(data if isinstance(data, bytes) else str(data))
         frame = book.load_sheet(0).to_polars()
-    except Exception as error:  # of damaged files, a dozen kinds
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{label}: cannot be read as a spreadsheet ({reason[:200]}); the file may be truncated "
-            "or damaged: fetch or save it again"
-        ) from error
     assert isinstance(frame, pl.DataFrame)
     if not frame.width:
         raise DataError(f"{label}: its first sheet is empty; move the ratings there")
@@ -151,10 +139,10 @@ def _file(data: bytes | Path) -> Any:
 
 
 @contextmanager
-def _explain_errors(label: str) -> Iterator[None]:
+def _explain_errors(label: str, kinds: Any = (*POLARS_ERRORS, OSError)) -> Iterator[None]:
     try:
         yield
-    except (*POLARS_ERRORS, OSError) as error:
+    except kinds as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(
             f"{label}: cannot be read as a table ({reason}); the file may be truncated or damaged: "
@@ -182,19 +170,16 @@ def _to_raw(
     def column(place: int) -> pl.Series:
         return frame[names[place]]
 
-    header, is_own, assumed = _header(names), scale is not None, ""
+    header, assumed = _header(names), ""
     if roles.implicit_assumed and scale != INTERACTIONS:
         assumed = roles.check_no_rating_ignored(header, column, len(names), label)
-    parsed = parse_or_raise(
-        {
-            role: column(place) if role == "time" else _readable(column(place))
-            for role, place in roles.positions().items()
-        },
-        lambda row, role: f"{locate(row)}, column {names[roles.positions()[role]]!r}",
-        exact_times=is_own,
+    places = roles.positions()
+    values, note = parse_or_raise(
+        {role: column(place) for role, place in places.items()},
+        lambda row, role: f"{locate(row)}, column {names[places[role]]!r}",
+        exact_times=scale is not None,
         time_required=not roles.time_assumed,
     )
-    values, rated = parsed.frame, roles.rating
     texts = {
         kind: column(place)
         for kind, place in roles.item_columns(names).items()
@@ -204,21 +189,11 @@ def _to_raw(
         frame=values,
         locate=locate,
         label=label,
-        description=parsed.note,
+        description=note,
         assumed=assumed,
         scale=scale,
-        item_table=describe_items(values, texts, trusted=is_own),
-        rating_column=rated if rated is None or header is None else header[rated],
-    )
-
-
-def _readable(column: pl.Series) -> pl.Series:
-    if column.dtype != pl.Object:
-        return column
-    kinds = sorted({type(value).__name__ for value in column.to_list() if value is not None})
-    raise DataError(
-        f"column {column.name!r} holds values of several types or of one that cannot be read "
-        f"({', '.join(kinds)[:120] or 'mixed'}); convert it to numbers or strings"
+        item_table=describe_items(values, texts, trusted=scale is not None),
+        rating_column=roles.rating if roles.rating is None or not header else header[roles.rating],
     )
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import codecs
 import csv
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,15 @@ import numpy as np
 import polars as pl
 
 from cfnade.data.column_roles import COLUMN_NAMES, ColumnRoles, assign_roles, find_name
-from cfnade.data.raw_table import REPLACEMENT, RawTable, describe_items, parse_columns
+from cfnade.data.raw_table import (
+    REPLACEMENT,
+    RawTable,
+    bad_rows,
+    describe_items,
+    explain_row,
+    first_true,
+    parse_columns,
+)
 from cfnade.exceptions import DataError
 from cfnade.utils.text import option
 
@@ -41,14 +48,11 @@ _LINES = 50  # that are examined
 _MAX_RECORD = 10_000  # lines of a quoted field
 _PREVIEW = 3  # lines in a message
 _EXPLAINED = 5  # skipped lines of which the reason is given
-_NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*")
-_VALUE = re.compile(rf"{_NUMBER.pattern}|\s*(true|false)\s*", re.IGNORECASE)
+_NUMBER = r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*"
+_VALUE = re.compile(rf"{_NUMBER}|\s*(true|false)\s*", re.IGNORECASE)
 _RECBOLE = re.compile(r":(token|token_seq|float|float_seq)$", re.IGNORECASE)
+_NEWLINE = b"\n"
 _WESTERN = "cp1252"  # Latin-1 and what Windows adds to it
-
-
-def _skip_advice() -> str:
-    return f"leave such lines out with {option('skip_bad_lines', True)}"
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,7 @@ class Dialect:
     width: int
     header: bool
     names: tuple[str, ...] | None = None
-    width_of: str = "the first line"  # what has that many fields, for messages
-    types: tuple[str, ...] = ()  # of RecBole's columns
+    sequences: tuple[str, ...] = ()  # names of RecBole's columns of several tokens
 
     @property
     def cut(self) -> str:
@@ -76,41 +79,13 @@ class Dialect:
 
 @dataclass(frozen=True)
 class FieldTable:
-    """Columns "0", "1" … of strings, null where empty; `lines` are those of the rows, from 0."""
+    """Columns "0", "1" … of strings, null where empty."""
 
     frame: pl.DataFrame
     lines: Sequence[int]
-
-    def line(self, row: int) -> int:
-        """Return the line of a row, counted from 1."""
-        return self.lines[row] + 1
-
-    def filter(self, rows: pl.Series) -> FieldTable:
-        return FieldTable(self.frame.filter(rows), [self.lines[row] for row in rows.arg_true()])
-
-
-BadLine = tuple[int, str, str]  # line from 0, reason, remedy
-
-
-@dataclass
-class BadLines:
-    """Lines that cannot be read: the first is an error unless they are skipped."""
-
-    label: str
-    skip: bool = False
-    entries: list[BadLine] = field(default_factory=list)
-
-    def check(self) -> None:
-        """Raise for the first bad line, unless bad lines are skipped."""
-        if self.entries and not self.skip:
-            line, reason, remedy = min(self.entries)
-            raise DataError(f"{self.label}:{line + 1}: {reason}; {remedy}, or {_skip_advice()}")
-
-    def __str__(self) -> str:
-        bad_lines = sorted(self.entries)
-        reasons = "; ".join(f"line {line + 1}: {why}" for line, why, _ in bad_lines[:_EXPLAINED])
-        reasons += "; …" if len(bad_lines) > _EXPLAINED else ""
-        return f"skipped {len(bad_lines):,} bad line{'s' * (len(bad_lines) > 1)} ({reasons})"
+    """Line of each row, from 1."""
+    skipped: dict[int, str]
+    """Lines that were left out, and why."""
 
 
 def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
@@ -119,7 +94,7 @@ def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
     dialect, roles = recognize(data, label, options)
     table = read_block(data, dialect, roles, label, skip_bad_lines=options.skip_bad_lines)
     parts = [f"{dialect}: {roles.describe(dialect.names)}", note, table.description]
-    return dataclasses.replace(table, description="; ".join(filter(None, parts)))
+    return replace(table, description="; ".join(filter(None, parts)))
 
 
 def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
@@ -141,44 +116,63 @@ def read_block(
     label: str,
     *,
     skip_bad_lines: bool = False,
+    first_line: int = 1,
 ) -> RawTable:
-    """Return the ratings of a clean text, or of some whole lines of one."""
-    bad = BadLines(label, skip_bad_lines)
-    table = read_fields(data, dialect, bad)
-    column = table.frame.to_series
-    assumed = ""
+    """Return the ratings of a clean text, or of some whole lines of one.
+
+    Args:
+        data: Clean text.
+        dialect: How it is cut into fields.
+        roles: Which column is which.
+        label: The source's name in messages.
+        skip_bad_lines: Whether to leave bad lines out; else the first one is an error.
+        first_line: Number of the first line of `data` in the source.
+    """
+    table = read_fields(data, dialect, label, skip_bad_lines=skip_bad_lines, first_line=first_line)
+    frame, lines, skipped = table.frame, table.lines, table.skipped
+    names, assumed = dialect.names, ""
     if roles.implicit_assumed:
-        assumed = roles.check_no_rating_ignored(dialect.names, column, dialect.width, label)
+        assumed = roles.check_no_rating_ignored(names, frame.to_series, dialect.width, label)
     while True:
-        column = table.frame.to_series
-        parsed = parse_columns(
-            {role: column(place) for role, place in roles.positions().items()},
-            lambda row, _role, table=table: f"{label}:{table.line(row)}",  # type: ignore[misc]
+        columns = {role: frame.to_series(place) for role, place in roles.positions().items()}
+        parsed, note = parse_columns(
+            columns,
+            lambda row, _role, lines=lines: f"{label}:{lines[row]}",  # type: ignore[misc]
             is_text=True,
             time_required=not roles.time_assumed,
         )
-        if parsed.bad is None:
+        bad = bad_rows(parsed)
+        if bad is None:
             break
-        row, _, reason, remedy = parsed.fault()
-        if bool(parsed.bad.all()) or not skip_bad_lines:
-            hint = "" if bool(parsed.bad.all()) else f", or {_skip_advice()}"
-            raise DataError(f"{label}:{table.line(row)}: {reason}; {remedy}{hint}")
-        for place, row in enumerate(parsed.bad.arg_true().to_list()):
-            reason = parsed.fault(row)[2] if place < _EXPLAINED else ""
-            bad.entries.append((table.lines[row], reason, ""))
-        table = table.filter(~parsed.bad)
-    lines, rated, item_table = table.lines, roles.rating, None
-    if texts := {kind: column(p) for kind, p in roles.item_columns(dialect.names or ()).items()}:
-        item_table = describe_items(parsed.frame, texts)
+        if bool(bad.all()) or not skip_bad_lines:
+            row = first_true(bad)
+            _, reason, remedy = explain_row(row, parsed, columns)
+            hint = "" if bool(bad.all()) else f", or {_skip_advice()}"
+            raise DataError(f"{label}:{lines[row]}: {reason}; {remedy}{hint}")
+        for count, row in enumerate(bad.arg_true()):
+            reason = explain_row(row, parsed, columns)[1] if count < _EXPLAINED else ""
+            skipped[lines[row]] = reason
+        frame, lines = frame.filter(~bad), [lines[row] for row in (~bad).arg_true()]
+    texts = {kind: frame.to_series(p) for kind, p in roles.item_columns(names or ()).items()}
     return RawTable(
-        frame=parsed.frame,
-        locate=lambda row: f"{label}:{lines[row] + 1}",
+        frame=parsed,
+        locate=lambda row: f"{label}:{lines[row]}",
         label=label,
-        description="; ".join(filter(None, [str(bad) if bad.entries else "", parsed.note])),
+        description="; ".join(filter(None, [_describe_skipped(skipped) if skipped else "", note])),
         assumed=assumed,
-        item_table=item_table,
-        rating_column=rated if rated is None or dialect.names is None else dialect.names[rated],
+        item_table=describe_items(parsed, texts) if texts else None,
+        rating_column=roles.rating if roles.rating is None or not names else names[roles.rating],
     )
+
+
+def _skip_advice() -> str:
+    return f"leave such lines out with {option('skip_bad_lines', True)}"
+
+
+def _describe_skipped(skipped: dict[int, str]) -> str:
+    reasons = "; ".join(f"line {n}: {skipped[n]}" for n in sorted(skipped)[:_EXPLAINED])
+    reasons += "; …" if len(skipped) > _EXPLAINED else ""
+    return f"skipped {len(skipped):,} bad line{'s' * (len(skipped) > 1)} ({reasons})"
 
 
 # -- dialect --------------------------------------------------------------------------------------
@@ -215,16 +209,16 @@ def sniff(
     fields = _split(lines[0], separator, quoted)
     if header is None:  # a rating is a number, the name of a column is not
         header = not any(_VALUE.fullmatch(text) for text in fields)
-    names, types = _column_names(fields) if header else (None, ())
-    return Dialect(separator, quoted, len(fields), header, names, types=types)
-
-
-def _column_names(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names in a header and, of RecBole's files ("rating:float"), the types."""
+    if not header:
+        return Dialect(separator, quoted, len(fields), header)
     fields = [text.strip() for text in fields]
-    types = tuple([match[1].lower() for text in fields if (match := _RECBOLE.search(text))])
-    names = tuple([_RECBOLE.sub("", text) for text in fields])
-    return names, types if len(types) == len(names) else ()
+    sequences = [_RECBOLE.sub("", text) for text in fields if text.lower().endswith(":token_seq")]
+    return Dialect(separator, quoted, len(fields), header, _column_names(fields), tuple(sequences))
+
+
+def _column_names(fields: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in a header, without RecBole's types ("rating:float")."""
+    return tuple([_RECBOLE.sub("", text.strip()) for text in fields])
 
 
 def _beginning(data: bytes) -> str:
@@ -247,20 +241,18 @@ def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
         for separator in SEPARATORS
         for width, count in Counter(map(len, rows[separator])).items()
     ]
-    none = 0, False, 0, None
-    best, best_of_pairs = (
-        max((merit for merit in merits if merit[2] >= width), key=itemgetter(0, 1, 2), default=none)
+    best, pairs = (
+        max((m for m in merits if m[2] >= width), key=itemgetter(0, 1, 2), default=(0, 0, 0, None))
         for width in (min_columns or 3, 2)
     )
-    if min_columns is None:
-        for separator in SEPARATORS:
-            names = _column_names(rows[separator][0])[0]
-            places = {find_name(COLUMN_NAMES[role], names) for role in ("user", "item")}
-            if len(names) == 2 and None not in places and len(places) == 2:
-                return separator
-        if 2 * best[0] < len(lines) and best[0] < best_of_pairs[0]:
-            best = best_of_pairs
-    return best[3]
+    if min_columns is not None:
+        return best[3]
+    for separator in SEPARATORS:
+        names = _column_names(rows[separator][0])
+        places = {find_name(COLUMN_NAMES[role], names) for role in ("user", "item")}
+        if len(names) == 2 and places == {0, 1}:
+            return separator
+    return pairs[3] if 2 * best[0] < len(lines) and best[0] < pairs[0] else best[3]
 
 
 def _split(line: str, separator: str, quoted: bool) -> list[str]:
@@ -277,45 +269,57 @@ def _split(line: str, separator: str, quoted: bool) -> list[str]:
 # -- fields ---------------------------------------------------------------------------------------
 
 
-def read_fields(data: bytes, dialect: Dialect, bad: BadLines) -> FieldTable:
+def read_fields(
+    data: bytes,
+    dialect: Dialect,
+    label: str,
+    *,
+    skip_bad_lines: bool = False,
+    first_line: int = 1,
+) -> FieldTable:
     """Cut clean text into fields, as many in each line as the dialect has."""
     if len(dialect.separator.encode()) > 1:
-        data = _with_one_byte_separator(data, dialect, bad.label)
+        if _UNIT.encode() in data:
+            raise DataError(
+                f"{label}: holds the control byte 0x1f, which stands for {dialect.separator!r} "
+                "while reading; remove it"
+            )
+        data = data.replace(dialect.separator.encode(), _UNIT.encode())
     elif dialect.separator == " ":  # one between two fields, and none at the ends
         if b"  " in data or b"\n " in data or b" \n" in data or data.startswith(b" "):
             data = re.sub(rb" +", b" ", data).replace(b"\n ", b"\n").replace(b" \n", b"\n")
         data = data.removeprefix(b" ")
+    frame = _read_fast(data, dialect)
+    if frame is not None:
+        start = first_line + dialect.header
+        return FieldTable(frame, range(start, start + frame.height), {})
+    records, bad = _read_records(data, dialect)
+    skipped = {first_line + line: reason for line, (reason, _) in bad.items()}
+    if bad and not skip_bad_lines:
+        line = min(bad)
+        reason, remedy = bad[line]
+        raise DataError(f"{label}:{first_line + line}: {reason}; {remedy}, or {_skip_advice()}")
+    if dialect.header:
+        records = records[1:]
+    if not records:
+        raise DataError(f"{label}: holds a header and no ratings")
+    series = {
+        str(i): pl.Series([fields[i] or None for _, fields in records], dtype=pl.String)
+        for i in range(dialect.width)
+    }
+    return FieldTable(pl.DataFrame(series), [first_line + line for line, _ in records], skipped)
+
+
+def _read_fast(data: bytes, dialect: Dialect) -> pl.DataFrame | None:
+    """Return the table as polars reads it, or None unless counts prove that no line is ragged."""
     quotes = dialect.quoted and b'"' in data
     # Polars takes a quote behind a backslash for the end of a field.
-    simple = b"\\" not in data and _encloses_fields(data, dialect.cut) if quotes else True
-    start = data.find(b"\n") + 1 if dialect.header else 0
-    if simple and b"\r" not in data and (start > 0 or not dialect.header):
-        frame = _read_fast(data[start:], dialect, quotes)
-        if frame is not None:
-            first = int(dialect.header)
-            return FieldTable(frame, range(first, first + frame.height))
-    return read_records(data, dialect, bad)
-
-
-def _with_one_byte_separator(data: bytes, dialect: Dialect, label: str) -> bytes:
-    if _UNIT.encode() in data:
-        raise DataError(
-            f"{label}: holds the control byte 0x1f, which stands for {dialect.separator!r} while "
-            "reading; remove it"
-        )
-    return data.replace(dialect.separator.encode(), _UNIT.encode())
-
-
-def _encloses_fields(data: bytes, cut: str) -> bool:
-    """Return whether every double quote stands at the edge of a field, so that it must quote."""
-    separator = cut.encode()
-    opening = data.count(separator + b'"') + data.count(b'\n"') + data.startswith(b'"')
-    closing = data.count(b'"' + separator) + data.count(b'"\n') + data.endswith(b'"')
-    return opening == closing and opening + closing == data.count(b'"')
-
-
-def _read_fast(data: bytes, dialect: Dialect, quotes: bool) -> pl.DataFrame | None:
-    """Return the table as polars reads it, or None unless counts prove that no line is ragged."""
+    if b"\r" in data or (quotes and (b"\\" in data or not _encloses_fields(data, dialect.cut))):
+        return None
+    if dialect.header:
+        _, newline, data = data.partition(b"\n")
+        if not newline:
+            return None
     characters = np.frombuffer(data, np.uint8)  # counting in bytes takes ten times as long
     lines = int(np.count_nonzero(characters == ord("\n"))) + 1
     n_separators = int(np.count_nonzero(characters == ord(dialect.cut)))
@@ -337,39 +341,40 @@ def _read_fast(data: bytes, dialect: Dialect, quotes: bool) -> pl.DataFrame | No
     return frame if frame.height == lines and complete else None
 
 
-def read_records(data: bytes, dialect: Dialect, bad: BadLines) -> FieldTable:
+def _encloses_fields(data: bytes, cut: str) -> bool:
+    """Return whether every double quote stands at the edge of a field, so that it must quote."""
+    separator = cut.encode()
+    opening = data.count(separator + b'"') + data.count(b'\n"') + data.startswith(b'"')
+    closing = data.count(b'"' + separator) + data.count(b'"\n') + data.endswith(b'"')
+    return opening == closing and opening + closing == data.count(b'"')
+
+
+Record = tuple[int, list[str]]
+BadLines = dict[int, tuple[str, str]]
+"""Reason and remedy of each bad line, by its number from 0."""
+
+
+def _read_records(data: bytes, dialect: Dialect) -> tuple[list[Record], BadLines]:
     """Cut text into fields with the csv module, which finds the bad lines.
 
     Where a backslash may escape a quote, the reading that gives more records counts.
     """
     lines = data.decode().split("\n")
-    records, bad_lines = _records(lines, dialect, None)
+    reading = _records(lines, dialect, None)
     if dialect.quoted and b'\\"' in data:
-        escaped = _records(lines, dialect, "\\")
-        records, bad_lines = max(escaped, (records, bad_lines), key=lambda reading: len(reading[0]))
-    bad.entries += bad_lines
-    bad.check()
-    first = int(dialect.header)
-    if len(records) <= first:
-        raise DataError(f"{bad.label}: holds a header and no ratings")
-    series = {
-        str(i): pl.Series([fields[i] or None for _, fields in records[first:]], dtype=pl.String)
-        for i in range(dialect.width)
-    }
-    return FieldTable(pl.DataFrame(series), [line for line, _ in records[first:]])
-
-
-Record = tuple[int, list[str]]
+        reading = max(_records(lines, dialect, "\\"), reading, key=lambda pair: len(pair[0]))
+    return reading
 
 
 def _records(
     lines: list[str], dialect: Dialect, escape: str | None
-) -> tuple[list[Record], list[BadLine]]:
-    """Return the records with the line at which each begins, and the bad lines."""
-    records, bad_lines = list[Record](), list[BadLine]()
+) -> tuple[list[Record], BadLines]:
+    """Return the records with the line at which each begins, from 0, and the bad lines."""
+    records: list[Record] = []
+    bad: BadLines = {}
 
-    def following(start: int) -> Iterator[str]:
-        for place in range(start, len(lines)):
+    def following() -> Iterator[str]:
+        for place in range(line, len(lines)):
             if place > line + _MAX_RECORD:
                 return  # of a quote that was never closed
             yield lines[place] + "\n"
@@ -378,7 +383,7 @@ def _records(
     while line < len(lines):
         start = line
         reader = csv.reader(
-            following(line),
+            following(),
             delimiter=dialect.cut,
             quoting=csv.QUOTE_MINIMAL if dialect.quoted else csv.QUOTE_NONE,
             escapechar=escape,
@@ -387,26 +392,23 @@ def _records(
         try:
             for fields in reader:
                 if len(fields) != dialect.width:
-                    bad_lines.append((line, *_ragged(len(fields), dialect)))
+                    bad[line] = _ragged(len(fields), dialect)
                     break
                 records.append((line, fields))
                 line = start + reader.line_num
         except csv.Error as error:
             reason = f"this line cannot be cut into fields ({error})"
-            bad_lines.append(
-                (line, reason, "look for a stray double quote or carriage return in it")
-            )
+            bad[line] = reason, "look for a stray double quote or carriage return in it"
         line += 1  # this one alone: an open quote would take the next ones along
-    return records, bad_lines
+    return records, bad
 
 
 def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
     if count == 0:
         return "the line is blank", "remove it"
     separator = SEPARATORS.get(dialect.separator, f'"{dialect.separator}"')
-    expected = f"{dialect.width_of} {dialect.width} (separated by {separator})"
     return (
-        f"the line has {count} fields, {expected}",
+        f"the line has {count} fields, not {dialect.width} (separated by {separator})",
         f"correct or remove the line, or give {option('separator')}",
     )
 
@@ -415,70 +417,70 @@ def _ragged(count: int, dialect: Dialect) -> tuple[str, str]:
 
 
 def decode(
-    data: bytes, label: str, encoding: str | None = None, *, replace: bool = False
+    data: bytes,
+    label: str,
+    encoding: str | None = None,
+    *,
+    replace: bool = False,
+    first_line: int = 1,
 ) -> tuple[bytes, str]:
     r"""Return clean UTF-8: no byte order mark, lines ended by \n, no blank lines at the end.
 
     With `replace`, damaged characters become `REPLACEMENT` instead of an error. Also returns a
     note on the encoding, empty if there is nothing to say.
     """
-    note = ""
+    note, text = "", data
     if encoding is None and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    if encoding is not None:
-        data = _decode_as(data, label, encoding).encode()
-    elif not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            data, note = _from_other(data, label, error, replace)
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise DataError(
-            f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
-            f"give its encoding, as in {option('encoding', 'utf-16')}"
-        )
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
-        if b"\n" not in data:
-            data = data.replace(b"\r", b"\n")  # as old Macs ended lines
-    data = data.rstrip(b"\n ")
-    if not data:
-        raise DataError(f"{label}: is empty; it should hold a user, an item and a rating a line")
-    return data, note
-
-
-def _decode_as(data: bytes, label: str, encoding: str) -> str:
     try:
-        return data.decode(encoding)
+        if encoding is not None:
+            text = data.decode(encoding).encode()
+        elif not data.isascii():
+            data.decode()
     except LookupError as error:
         raise DataError(
             f'{option("encoding", encoding)} is not known; give one such as "utf-8" or "latin-1"'
         ) from error
     except UnicodeError as error:
-        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        start = getattr(error, "start", 0)
+        place = f"{label}:{first_line + data.count(_NEWLINE, 0, start)}"
+        if encoding is not None:
+            raise DataError(
+                f"{place}: not {encoding} ({error}); give another {option('encoding')}"
+            ) from error
+        text, note = _decode_other(data, f"{place}: byte 0x{data[start]:02x}", replace)
+    text = text.removeprefix(codecs.BOM_UTF8)
+    if b"\0" in text:
+        line = first_line + text.count(_NEWLINE, 0, text.index(b"\0"))
         raise DataError(
-            f"{label}:{line}: not {encoding} ({error}); give another {option('encoding')}"
-        ) from error
+            f"{label}:{line}: a NUL byte: this is not text, or it is damaged; fetch it again, or "
+            f"give its encoding, as in {option('encoding', 'utf-16')}"
+        )
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n")
+        if b"\n" not in text:
+            text = text.replace(b"\r", b"\n")  # as old Macs ended lines
+    text = text.rstrip(b"\n ")
+    if not text:
+        raise DataError(f"{label}: is empty; it should hold a user, an item and a rating a line")
+    return text, note
 
 
-def _from_other(
-    data: bytes, label: str, error: UnicodeDecodeError, replace: bool
-) -> tuple[bytes, str]:
-    """Return UTF-8 of a text that is damaged in places, or in the encoding of Western Europe."""
+def _decode_other(data: bytes, subject: str, replace: bool) -> tuple[bytes, str]:
+    """Return UTF-8 of a text that is damaged in places, or in the encoding of Western Europe.
+
+    `subject` names the first byte that is not UTF-8, and its place.
+    """
     text = data.decode("utf-8", "replace")
     lost = text.count(REPLACEMENT)
-    line = data.count(b"\n", 0, error.start) + 1
-    byte = f"{label}:{line}: byte 0x{data[error.start]:02x}"
     intact = len(text) - lost - len(text.encode("ascii", "ignore"))
     if intact > lost:
         if replace:
             return text.encode(), ""
         raise DataError(
-            f"{byte} is not UTF-8, as the rest of the file is; correct it, {_skip_advice()}, or "
+            f"{subject} is not UTF-8, as the rest of the file is; correct it, {_skip_advice()}, or "
             f"give its encoding, as in {option('encoding', 'latin-1')}"
-        ) from error
+        )
     try:
         western = data.decode(_WESTERN)
     except UnicodeDecodeError:
@@ -487,7 +489,7 @@ def _from_other(
     in_runs = 2 * int(np.count_nonzero(high[1:] & high[:-1])) > int(np.count_nonzero(high))
     if not western or in_runs:  # accents stand alone, letters of other scripts together
         raise DataError(
-            f"{byte} is not UTF-8, and the file is not in a Western encoding either; if it is "
+            f"{subject} is not UTF-8, and the file is not in a Western encoding either; if it is "
             f"text, give its encoding, as in {option('encoding', 'gbk')}"
-        ) from error
+        )
     return western.encode(), f"read as {_WESTERN} (Latin-1), for it is not UTF-8"
