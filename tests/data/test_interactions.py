@@ -235,7 +235,7 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
     [
         (
             {"implicit": True, "duplicates": "last"},
-            "duplicates= is for ratings; repeated interactions are",
+            "duplicates= is for ratings",
         ),
         ({"implicit": True, "scale": "1-5"}, "scale= is for ratings"),
         ({"implicit": True, "bins": 3}, "bins= is for ratings"),

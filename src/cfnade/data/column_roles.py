@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cfnade.exceptions import DataError
 from cfnade.utils.text import option
@@ -99,8 +99,6 @@ _OPINIONS = {
     *("pos", "neg"),
     *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
 }
-_ADVISED = ("preference", "signed preference", "words")
-"""Kinds of columns that look like ratings, about which the user decides."""
 _STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
 _SAMPLE = 10_000  # rows of a column that are examined
 _MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
@@ -154,21 +152,37 @@ class ColumnRoles:
         For rows that count as interactions because no column of ratings is known: a column of
         likes and dislikes under an unusual name must not disappear that way.
         """
-        used = {*self.positions().values(), *self.item_columns(names or ()).values()}
-        candidates = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # the caller ignores them
-        used |= {place for place, name in enumerate(names or ()) if bare_name(name) in candidates}
-        amounts = []
-        for place in (place for place in range(width) if place not in used):
+        positions = self.positions()
+        used = {*positions.values(), *self.item_columns(names or ()).values()}
+        ignored = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # by the caller
+        offer = ""
+        for place in range(width):
             name = place if names is None else names[place]
+            if place in used or bare_name(str(name)) in ignored or self.weight is not None:
+                continue
             kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            if kind in _ADVISED and self.weight is None:
-                raise DataError(
-                    f"{label}: column {name!r} looks like ratings, but is not named so; "
-                    + _advice(kind, name)
-                )
+            weight, implicit = option("weight", name), option("implicit", True)
             if kind == "amount":
-                amounts.append(name)
-        return _assumption(self, names, amounts if self.weight is None else [])
+                offer = offer or f"; {weight} weighs rows by that column"
+            elif kind is not None:
+                advice = f"give {option('rating', name)} if it holds them"
+                if kind == "words":
+                    advice = f"write numbers in place of its words and {advice}"
+                if kind == "positive":  # as weights must be
+                    advice += f", {weight} if it counts or measures use (plays, hours)"
+                raise DataError(
+                    f"{label}: column {name!r} looks like ratings, but is not named so; {advice}, "
+                    f"or {implicit} to ignore it"
+                )
+        labels = {role: str(p) if names is None else names[p] for role, p in positions.items()}
+        columns = ", ".join(
+            role if role == name else f"{role} {name}" for role, name in labels.items()
+        )
+        return (
+            "no column of ratings, so every line was taken as an interaction "
+            f"({'' if names else 'columns: '}{columns}){offer}; if there is one, name it with "
+            f"{option('rating')}"
+        )
 
 
 def assign_roles(
@@ -202,7 +216,13 @@ def assign_roles(
             places[role] = guess
     for role in _REQUIRED:
         if role not in places and role not in absent and names is not None:
-            places |= _by_last_word(role, names, places)
+            matches = [
+                place
+                for place, name in enumerate(names)
+                if place not in places.values() and _last_word(name) in _LAST_WORDS[role]
+            ]
+            if len(matches) == 1:
+                places[role] = matches[0]
     missing = [role for role in _REQUIRED if role not in places]
     if missing == ["rating"] or width == 2 or options.implicit:  # perhaps these are interactions
         missing = [r for r in missing if r != "rating" or _may_rate(names, width, options)]
@@ -213,8 +233,7 @@ def assign_roles(
         raise DataError(
             f"{label}: {option('weight', options.weight)} is for interactions, and column "
             f"{places['rating']} (from 0) has the ratings; leave it out, or add "
-            f"{option('implicit', True)} if "
-            "there are no ratings"
+            f"{option('implicit', True)} if there are no ratings"
         )
     if implicit and options.weight is None and names is not None:
         guess = find_name(COLUMN_NAMES["weight"], names)
@@ -227,70 +246,44 @@ def assign_roles(
     )
 
 
-def _assumption(roles: ColumnRoles, names: Sequence[str] | None, amounts: Sequence[Any]) -> str:
-    labels = {r: str(p) if names is None else names[p] for r, p in roles.positions().items()}
-    column_list = ", ".join(r if r == name else f"{r} {name}" for r, name in labels.items())
-    weight = option("weight", amounts[0]) if amounts else ""
-    offer = f"; {weight} weighs rows by that column" if amounts else ""
-    return (
-        "no column of ratings, so every line was taken as an interaction "
-        f"({column_list if names else 'columns: ' + column_list}){offer}; if there is one, name it "
-        f"with {option('rating')}"
-    )
-
-
-def _advice(kind: str, name: int | str) -> str:
-    """Return what to do about a column that looks like ratings; weights must be above 0."""
-    rating, implicit = option("rating", name), option("implicit", True)
-    if kind == "words":
-        return (
-            f"write numbers in place of its words and give {rating}, or give {implicit} to "
-            "ignore it"
-        )
-    if kind == "signed preference":
-        return f"give {rating} if it holds them, or {implicit} to ignore it"
-    return (
-        f"give {rating} if it holds them, {option('weight', name)} if it counts or measures use "
-        f"(plays, hours), or {implicit} to ignore it"
-    )
-
-
 def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return one of `_ADVISED`, "amount" or None, from the values of a column and its name."""
+    """Return what a column holds, from its values and its name.
+
+    Returns:
+        "positive" or "signed" for numbers that look like ratings, "words" for opinions in words,
+        "amount" for plays, hours and the like, None for anything else.
+    """
     import polars as pl
 
     from cfnade.data.raw_table import to_numbers
 
     column = column.drop_nulls()
-    if column.dtype == pl.Boolean:
-        return "signed preference" if column.n_unique() > 1 else None
-    if not (column.dtype.is_numeric() or column.dtype == pl.String):
-        return None
-    named_as = {bare_name(word) for word in (name, *_WORDS.findall(name))}
+    words_of_name = {bare_name(word) for word in (name, *_WORDS.findall(name))}
     if column.dtype == pl.String:
         texts = column.str.strip_chars().str.to_lowercase()
         texts = texts.filter(texts != "")
-        column = to_numbers(texts)
+        column = to_numbers(texts.replace({"true": "1", "false": "0"}))
         if column.null_count():
             words = texts.unique()
             opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
             repeated = len(words) <= min(_MAX_LEVELS, len(texts) // 2)
-            has_name = repeated and bool(named_as & _PREFERENCES)
-            if len(words) < 2 or not (has_name or bool(opinions.all())):
-                return None
-            return "signed preference" if bool(words.is_in(["true", "false"]).all()) else "words"
+            is_named = repeated and bool(words_of_name & _PREFERENCES)
+            return "words" if len(words) > 1 and (is_named or bool(opinions.all())) else None
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        return None
     values = column.cast(pl.Float64).unique()
     if len(values) < 2 or not bool(values.is_finite().all()):
         return None
     low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
-    preference = "preference" if low > 0 else "signed preference"
-    if named_as & _PREFERENCES and -_MAX_RATING <= low <= high <= _MAX_RATING:
+    small = low >= -_MAX_RATING and high <= _MAX_RATING
+    preference = "positive" if low > 0 else "signed"
+    if words_of_name & _PREFERENCES and small:
         return preference
-    if low >= 0 and named_as & _AMOUNTS:
+    if low >= 0 and words_of_name & _AMOUNTS:
         return "amount"
     halves = bool(((2 * values) % 1 == 0).all())
     few = len(values) <= _MAX_LEVELS and 2 * len(values) <= max(len(column), 4)
-    return preference if few and halves and max(-low, high) <= _MAX_RATING else None
+    return preference if few and halves and small else None
 
 
 def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> bool:
@@ -306,42 +299,35 @@ def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> 
 
 def _question(missing: list[str], names: Sequence[str] | None, width: int, label: str) -> str:
     arguments = ", ".join(option(role) for role in missing)
-    no_ratings = (
-        (f"; {option('implicit', True)} if lines are clicks or the like")
-        if "rating" in missing
-        else ""
-    )
+    if "rating" in missing:
+        arguments += f"; {option('implicit', True)} if lines are clicks or the like"
     return (
         f"{label}: which column is the {' and which the '.join(missing)}? There are "
-        f"{_listed(names, width)}; name it with {arguments} (a name, or a position from 0"
-        f"{no_ratings})"
+        f"{_listed(names, width)}; name it (a name, or a position from 0) with {arguments}"
     )
 
 
 def _position(
-    role: str, requested_column: str | int, names: Sequence[str] | None, width: int, label: str
+    role: str, requested: str | int, names: Sequence[str] | None, width: int, label: str
 ) -> int:
-    if isinstance(requested_column, str) and names is not None:
-        same = [i for i, name in enumerate(names) if name.strip() == requested_column.strip()]
-        same = same or [
-            i for i, name in enumerate(names) if bare_name(name) == bare_name(requested_column)
-        ]
+    """Return the position of a column that was given by name or position."""
+    if isinstance(requested, str) and names is not None:
+        same = [i for i, name in enumerate(names) if name.strip() == requested.strip()]
+        bare = bare_name(requested)
+        same = same or [i for i, name in enumerate(names) if bare_name(name) == bare]
         if len(same) == 1:
             return same[0]
         if len(same) > 1:
             raise DataError(
-                f"{label}: {len(same)} columns are named {requested_column!r}; give a position"
+                f"{label}: {len(same)} columns are named {requested!r}; give a position"
             )
-    there = _listed(names, width)
-    if isinstance(requested_column, str) and not requested_column.isdecimal():
+    is_number = not isinstance(requested, str) or requested.isdecimal()
+    if not is_number or not 0 <= int(requested) < width:
         raise DataError(
-            f"{label}: {option(role, requested_column)} is no column; there are {there}"
+            f"{label}: {option(role, requested)} is no column; there are {_listed(names, width)}, "
+            "counted from 0"
         )
-    if not 0 <= int(requested_column) < width:
-        raise DataError(
-            f"{label}: {option(role, requested_column)}: there are {there}, counted from 0"
-        )
-    return int(requested_column)
+    return int(requested)
 
 
 def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") -> int | None:
@@ -358,16 +344,6 @@ def find_name(candidates: Sequence[str], names: Sequence[str], label: str = "") 
             )
         return place
     return None
-
-
-def _by_last_word(role: str, names: Sequence[str], assigned: dict[str, int]) -> dict[str, int]:
-    """Return the one column whose name ends in a word for the role, if there is just one."""
-    positions = [
-        place
-        for place, name in enumerate(names)
-        if place not in assigned.values() and _last_word(name) in _LAST_WORDS[role]
-    ]
-    return {role: positions[0]} if len(positions) == 1 else {}
 
 
 def _last_word(name: str) -> str:

@@ -20,7 +20,7 @@ class CountSummary:
     mean: float
     max: int
     octaves: list[int]
-    """Numbers of users or items with 1, 2–3, 4–7, 8–15 … dataset."""
+    """Numbers of users or items with 1, 2–3, 4–7, 8–15 … ratings."""
 
     def __str__(self) -> str:
         return f"{self.min:,} to {self.max:,}, median {self.median:,.0f}, mean {self.mean:,.1f}"
@@ -77,60 +77,41 @@ class Summary:
 def summarize(dataset: Dataset) -> Summary:
     """Return the figures of a data set; users and items without a row are not counted."""
     histogram = np.bincount(dataset.levels, minlength=len(dataset.scale))
-    per_user = _counts_of(dataset.users, dataset.n_users)
-    per_item = _counts_of(dataset.items, dataset.n_items)
+    per_user, per_item = np.bincount(dataset.users), np.bincount(dataset.items)
+    n_users, n_items = np.count_nonzero(per_user), np.count_nonzero(per_item)
     times = dataset.times if len(dataset) else None
+    weights = None
+    if dataset.weights is not None and len(dataset):
+        w = dataset.weights.astype(np.float64)
+        weights = WeightSummary(*map(float, (w.min(), np.median(w), w.mean(), w.max(), w.sum())))
     return Summary(
         source=dataset.source,
         ratings=len(dataset),
-        users=len(per_user),
-        items=len(per_item),
+        users=n_users,
+        items=n_items,
         levels=len(dataset.scale),
         scale=list(dataset.scale.values),
         scale_text=str(dataset.scale),
-        density=len(dataset) / max(1, len(per_user) * len(per_item)),
+        density=len(dataset) / max(1, n_users * n_items),
         mean=float(histogram @ dataset.scale.array() / max(1, len(dataset))),
         histogram=histogram.tolist(),
-        per_user=_summarize_counts(per_user),
-        per_item=_summarize_counts(per_item),
+        per_user=_summarize_counts(per_user[per_user > 0]),
+        per_item=_summarize_counts(per_item[per_item > 0]),
         first=None if times is None else _iso(int(times.min())),
         last=None if times is None else _iso(int(times.max())),
         titles=dataset.titles is not None,
         genres=dataset.genres is not None,
         fingerprint=dataset.fingerprint,
-        weights=_weights(dataset),
+        weights=weights,
     )
-
-
-def _weights(dataset: Dataset) -> WeightSummary | None:
-    if dataset.weights is None or len(dataset) == 0:
-        return None
-    weights = dataset.weights.astype(np.float64)
-    return WeightSummary(
-        float(weights.min()),
-        float(np.median(weights)),
-        float(weights.mean()),
-        float(weights.max()),
-        float(weights.sum()),
-    )
-
-
-def _counts_of(index: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64]:
-    counts = np.bincount(index, minlength=count)
-    return counts[counts > 0]
 
 
 def _summarize_counts(counts: npt.NDArray[np.int64]) -> CountSummary:
     if len(counts) == 0:
         return CountSummary(0, 0.0, 0.0, 0, [])
+    median, mean = float(np.median(counts)), float(counts.mean())
     octaves = np.bincount(np.frexp(counts.astype(np.float64))[1] - 1)
-    return CountSummary(
-        int(counts.min()),
-        float(np.median(counts)),
-        float(counts.mean()),
-        int(counts.max()),
-        octaves.tolist(),
-    )
+    return CountSummary(int(counts.min()), median, mean, int(counts.max()), octaves.tolist())
 
 
 def _iso(seconds: int) -> str:

@@ -156,8 +156,6 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
     unnamed = isinstance(table.rating_column, int) and options.rating is None
-    weight = option("weight", table.rating_column)
-    advice = f"; if they count or measure use (plays, hours), give {weight}"
     try:
         if options.bins is not None:
             return bin_scale(options.bins, low, high)
@@ -168,14 +166,20 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
             scale = infer_scale(table.frame["rating"].unique().cast(pl.Float64).to_numpy())
     except DataError as error:
         is_amount = unnamed and options.bins is None and 0 < low < high
-        raise DataError(f"{label}{error}{advice if is_amount else ''}") from error
+        raise DataError(f"{label}{error}{_weight_advice(table) if is_amount else ''}") from error
     most_are_low = low > 0 and float(np.median(values)) <= low + 0.2 * (high - low)
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth{advice}, or {option('scale')} if they are ratings"
+            f"most ratings in the lowest fifth{_weight_advice(table)}, or {option('scale')} if they "
+            "are ratings"
         )
     return scale
+
+
+def _weight_advice(table: RawTable) -> str:
+    weight = option("weight", table.rating_column)
+    return f"; if they count or measure use (plays, hours), give {weight}"
 
 
 # -- repeated pairs -------------------------------------------------------------------------------

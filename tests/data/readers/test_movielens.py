@@ -150,7 +150,7 @@ def test_another_ratings_csv_is_not_taken_for_movielens(tmp_path: Path) -> None:
             r"movies\.csv:2: .*; correct it, or take",
         ),
         ("1m", "ml/ratings.dat", b"1::2::x::5\n", r"ml/ratings\.dat:1: rating 'x' is not a number"),
-        ("1m", "ml/ratings.dat", b"1::2::3\n", r"time=3: there are 3 columns"),
+        ("1m", "ml/ratings.dat", b"1::2::3\n", r"time=3 is no column; there are 3 columns"),
     ],
 )
 def test_a_broken_file_is_named_with_line_and_remedy(

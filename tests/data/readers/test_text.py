@@ -130,7 +130,7 @@ def test_bad_lines_among_decimal_commas_are_skipped_alone() -> None:
     ("said", "message"),
     [
         ({"user": "nobody"}, r'user="nobody" is no column; there are 4 columns: .userId'),
-        ({"rating": 4}, r"rating=4: there are 4 columns"),
+        ({"rating": 4}, r"rating=4 is no column; there are 4 columns"),
         ({"user": 1, "item": "movieId"}, "one column is given twice"),
         ({"user": "movieId"}, "which column is the item"),
         ({"time": True}, r"time \(=True\) must be a string or a whole number or False"),
