@@ -132,14 +132,6 @@ class ColumnRoles:
         assigned = self.positions().values()
         return {kind: p for kind, p in matches.items() if p is not None and p not in assigned}
 
-    def describe(self, names: Sequence[str] | None) -> str:
-        """Return the columns that are read, in words."""
-        positions = self.positions()
-        if names is not None:
-            return ", ".join(names[place] for place in positions.values())
-        places = ", ".join(map(str, positions.values()))
-        return f"{', '.join(positions)} in columns {places}"
-
     def check_no_rating_ignored(
         self,
         names: Sequence[str] | None,

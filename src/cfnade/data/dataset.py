@@ -132,10 +132,13 @@ class Dataset(Memo):
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
             raise DataError(f"the columns have different lengths: {sizes}")
-        columns = {name: read_only(column) for name, column in columns.items()}
-        for name, value in attributes.items():
-            self.__dict__[name] = read_only(value) if isinstance(value, np.ndarray) else value
-        self.__dict__.update(_columns=columns, _subset=subset)
+        values = {**columns, **attributes}
+        for name, value in values.items():
+            if isinstance(value, np.ndarray) and value.flags.writeable:
+                values[name] = value.view()
+                values[name].flags.writeable = False
+        columns = {name: values.pop(name) for name in columns}
+        self.__dict__.update(values, _columns=columns, _subset=subset)
 
     def _derive(self, columns: dict[str, Array], subset: Subset | None, **changes: Any) -> Self:
         """Return a data set with other columns and some other attributes."""

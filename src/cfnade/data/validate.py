@@ -43,7 +43,15 @@ def build(table: RawTable, options: LoadOptions) -> Dataset:
     items, item_ids = encode_ids(columns["item"])
     scale, levels = INTERACTIONS, np.zeros(len(users), np.uint8)
     if not implicit:
-        scale, levels = _scale_and_levels(table, options)
+        values = columns["rating"].to_numpy()
+        scale = _choose_scale(table, options, values)
+        levels, on_scale = scale.levels_of(values)
+        if not on_scale.all():
+            row = int(np.argmin(on_scale))
+            raise DataError(
+                f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale} "
+                f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
+            )
     texts = {}
     if table.item_table is not None:
         aligned = align_items(table.item_table.unique("item", keep="last"), item_ids)
@@ -133,26 +141,12 @@ def _check_options(options: LoadOptions, *, implicit: bool) -> None:
             )
 
 
-def _scale_and_levels(table: RawTable, options: LoadOptions) -> tuple[Scale, npt.NDArray[np.uint8]]:
-    """Return the scale, as requested, stated by the source or inferred, and levels on it, (n,)."""
-    values = table.frame["rating"].to_numpy()
+def _choose_scale(table: RawTable, options: LoadOptions, values: npt.NDArray[Any]) -> Scale:
+    """Return the scale as requested, stated by the source or inferred."""
     if options.scale is not None:
-        scale = parse_scale(options.scale)
-    elif options.bins is None and table.scale is not None:
-        scale = table.scale
-    else:
-        scale = _scale_of_values(table, options, values)
-    levels, on_scale = scale.levels_of(values)
-    if not on_scale.all():
-        row = int(np.argmin(on_scale))
-        raise DataError(
-            f"{table.locate(row)}: rating {values[row]:g} is off the scale {scale} "
-            f"({int((~on_scale).sum()):,} such ratings); give the scale that this data uses"
-        )
-    return scale, levels
-
-
-def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[Any]) -> Scale:
+        return parse_scale(options.scale)
+    if options.bins is None and table.scale is not None:
+        return table.scale
     low, high = float(values.min()), float(values.max())
     label = f"{table.label}: " if table.label else ""
     unnamed = isinstance(table.rating_column, int) and options.rating is None
@@ -171,8 +165,8 @@ def _scale_of_values(table: RawTable, options: LoadOptions, values: npt.NDArray[
     if unnamed and len(scale) > _MANY_LEVELS and most_are_low:
         raise DataError(
             f"{label}column {table.rating_column} has no name and {len(scale)} levels, {scale}, "
-            f"most ratings in the lowest fifth{_weight_advice(table)}, or {option('scale')} if they "
-            "are ratings"
+            f"most ratings in the lowest fifth{_weight_advice(table)}, or {option('scale')} if "
+            "they are ratings"
         )
     return scale
 

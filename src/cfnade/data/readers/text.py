@@ -71,11 +71,6 @@ class Dialect:
         """The single character to split at."""
         return self.separator if len(self.separator.encode()) == 1 else _UNIT
 
-    def __str__(self) -> str:
-        header = "with" if self.names else "without"
-        separator = SEPARATORS.get(self.separator, f'"{self.separator}"')
-        return f"{separator}-separated text {header} header"
-
 
 @dataclass(frozen=True)
 class FieldTable:
@@ -93,8 +88,19 @@ def read_text(data: bytes, label: str, options: LoadOptions) -> RawTable:
     data, note = decode(data, label, options.encoding, replace=options.skip_bad_lines)
     dialect, roles = recognize(data, label, options)
     table = read_block(data, dialect, roles, label, skip_bad_lines=options.skip_bad_lines)
-    parts = [f"{dialect}: {roles.describe(dialect.names)}", note, table.description]
+    parts = [_describe_layout(dialect, roles), note, table.description]
     return replace(table, description="; ".join(filter(None, parts)))
+
+
+def _describe_layout(dialect: Dialect, roles: ColumnRoles) -> str:
+    """Return the dialect and the columns that are read, in words."""
+    separator = SEPARATORS.get(dialect.separator, f'"{dialect.separator}"')
+    positions = roles.positions()
+    if dialect.names is not None:
+        columns = ", ".join(dialect.names[place] for place in positions.values())
+        return f"{separator}-separated text with header: {columns}"
+    columns = f"{', '.join(positions)} in columns {', '.join(map(str, positions.values()))}"
+    return f"{separator}-separated text without header: {columns}"
 
 
 def recognize(data: bytes, label: str, options: LoadOptions) -> tuple[Dialect, ColumnRoles]:
@@ -211,14 +217,10 @@ def sniff(
         header = not any(_VALUE.fullmatch(text) for text in fields)
     if not header:
         return Dialect(separator, quoted, len(fields), header)
-    fields = [text.strip() for text in fields]
-    sequences = [_RECBOLE.sub("", text) for text in fields if text.lower().endswith(":token_seq")]
-    return Dialect(separator, quoted, len(fields), header, _column_names(fields), tuple(sequences))
-
-
-def _column_names(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in a header, without RecBole's types ("rating:float")."""
-    return tuple([_RECBOLE.sub("", text.strip()) for text in fields])
+    names = tuple([_RECBOLE.sub("", text.strip()) for text in fields])
+    types = [text.strip().lower().rpartition(":")[2] for text in fields]
+    sequences = tuple([n for n, type_ in zip(names, types, strict=True) if type_ == "token_seq"])
+    return Dialect(separator, quoted, len(fields), header, names, sequences)
 
 
 def _beginning(data: bytes) -> str:
@@ -248,7 +250,7 @@ def _find_separator(lines: list[str], min_columns: int | None) -> str | None:
     if min_columns is not None:
         return best[3]
     for separator in SEPARATORS:
-        names = _column_names(rows[separator][0])
+        names = [_RECBOLE.sub("", text.strip()) for text in rows[separator][0]]
         places = {find_name(COLUMN_NAMES[role], names) for role in ("user", "item")}
         if len(names) == 2 and places == {0, 1}:
             return separator
