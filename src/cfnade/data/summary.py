@@ -78,12 +78,13 @@ def summarize(dataset: Dataset) -> Summary:
     """Return the figures of a data set; users and items without a row are not counted."""
     histogram = np.bincount(dataset.levels, minlength=len(dataset.scale))
     per_user, per_item = np.bincount(dataset.users), np.bincount(dataset.items)
-    n_users, n_items = np.count_nonzero(per_user), np.count_nonzero(per_item)
+    n_users, n_items = (int(np.count_nonzero(counts)) for counts in (per_user, per_item))
     times = dataset.times if len(dataset) else None
     weights = None
     if dataset.weights is not None and len(dataset):
         w = dataset.weights.astype(np.float64)
-        weights = WeightSummary(*map(float, (w.min(), np.median(w), w.mean(), w.max(), w.sum())))
+        figures = w.min(), np.median(w), w.mean(), w.max(), w.sum()
+        weights = WeightSummary(*[float(figure) for figure in figures])
     return Summary(
         source=dataset.source,
         ratings=len(dataset),
