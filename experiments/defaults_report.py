@@ -33,7 +33,7 @@ def write_docs(records: list[dict[str, Any]], sets: list[str], shapes: list[str]
 def _section(records: list[dict[str, Any]], sets: list[str], shapes: list[str]) -> str:
     first = records[0]
     commits = ", ".join(sorted({record["commit"] for record in records}))
-    parts = [f"{first['cpu']}, one thread, other work beside it; commit {commits}.\n"]
+    parts = [f"{first['cpu']}, one thread, shared machine; commits {commits}.\n"]
     for measure, title in (("rmse", "RMSE"), ("nll", "NLL"), ("seconds", "CPU seconds")):
         parts.append(f"## {title}\n")
         parts.append(_table(records, [*sets, *shapes], measure))

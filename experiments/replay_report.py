@@ -14,10 +14,10 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 NAMES = {
-    "a": "never refreshed",
+    "a": "not refreshed",
     "b": "means, updated online",
     "c": "trained from scratch each time",
-    "d": "the same, then on the newest tenth too",
+    "d": "from scratch, including the newest tenth",
     "ours": "refreshed",
 }
 COLORS = {"a": "#999999", "b": "#d08770", "c": "#5e81ac", "d": "#88aadd", "ours": "#2e7d32"}
@@ -42,49 +42,50 @@ def _page(head: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     if len(parts) < head["parts"]:
         stopped = f" The run was stopped after part {len(parts)} of {head['parts']}."
     behind = [str(part["part"]) for part in parts if part["rmse"]["ours"] >= part["rmse"]["b"]]
-    means = f"behind in part {', '.join(behind)}" if behind else _AHEAD
+    means = f"missed in part {', '.join(behind)}" if behind else _AHEAD
     compared = sum(part["http"]["compared"] for part in parts)
     gap = max(part["http"]["largest_gap"] for part in parts)
     refused = sum(not part["refresh"]["published"] for part in parts)
-    far = (
-        f"{whole['ours'] - whole['c']:+.4f}; {whole['ours'] - whole['d']:+.4f} from training on all"
-    )
+    from_scratch, from_all = whole["ours"] - whole["c"], whole["ours"] - whole["d"]
+    far = f"{from_scratch:+.4f}; {from_all:+.4f} from training on all data"
     cost = (
-        f"{refresh / scratch:.2f}: {refresh:.1f} processor seconds of all refreshes, "
-        f"{scratch:.1f} of all trainings ({on_all:.1f} with those on all); each reads the store"
+        f"{refresh / scratch:.2f} ({refresh:.1f} CPU seconds for all refreshes, {scratch:.1f} for "
+        f"training from scratch, {on_all:.1f} with all data)"
     )
     every = head["every_person"]
-    who = "All people" if every == 1 else f"One of {every} people"
-    return f"""# MovieLens 1M once more, as it came
+    who = "All users" if every == 1 else f"One of {every} users"
+    return f"""# Refreshing a served model
 
-Made by `python -m experiments.replay_report` from the records of
-`python -m experiments.replay --every-person {every}`.
+How much does `cfnade refresh` gain when ratings arrive over time? `python -m
+experiments.replay_report` generates this page from the records of `python -m experiments.replay
+--every-person {every}`.
 
-{who} of MovieLens 1M with all of their ratings ({head["people"]:,} people, {head["ratings"]:,}
-ratings), in the order of time. The recipe `ml-1m-user` is trained on the first half. The second
-half comes in ten parts, with a `refresh` after each (bar {head["bar"]}; {refused} of
-{len(parts)} were not published). The error is that of what was expected of each rating *before* it
-came, from the model then served and all that its person had said (prequential RMSE); ratings of
-items that the first half does not have come too but are not counted. {head["machine"]}{stopped}
+{who} of MovieLens 1M with all of their ratings ({head["people"]:,} users, {head["ratings"]:,}
+ratings) are replayed in the order of time. The recipe `ml-1m-user` is trained on the first half.
+The second half arrives in ten parts, with a refresh after each (tolerance {head["bar"]}; {refused}
+of {len(parts)} were not published). The prequential RMSE compares each rating with the prediction
+made *before* it arrived, by the model served at that time and from all earlier ratings of the user.
+Ratings of items that the first half does not have are stored, but not scored. Machine:
+{head["machine"]}.{stopped}
 
-The first ratings of each part went over HTTP to a running `cfnade serve --store --watch`, the
-others into its store by what it calls; expectations were asked in the process of the experiment,
-of the model in the folder that is served. What the service itself noted of the {compared:,} that
-went over HTTP differs from that by {gap:.0e} stars at most.
+The first ratings of each part were sent over HTTP to a running `cfnade serve --store --watch`, the
+others were written to its store. Predictions were computed in the process of the experiment. The
+service logged predictions for the {compared:,} ratings that it received; they differ from these by
+at most {gap:.0e} stars.
 
 {_table(parts, whole)}
 
 ![Prequential RMSE of each part](refresh.svg)
 
-| asked | reached |
+| goal | result |
 |---|---|
-| within 0.002 of training from scratch | {far} |
-| at a tenth of its cost | {cost} |
-| ahead of online means everywhere | {means} |
+| RMSE at most 0.002 above training from scratch | {far} |
+| a tenth of its cost | missed: {cost} |
+| lower RMSE than online means in every part | {means} |
 """
 
 
-_AHEAD = "ahead in every part"
+_AHEAD = "reached"
 
 
 def _table(parts: list[dict[str, Any]], whole: dict[str, float]) -> str:

@@ -59,7 +59,7 @@ from experiments.new_users.panel import (
     gaps,
     panel,
 )
-from experiments.new_users.report import recorded_runs, save, tables, write_docs
+from experiments.new_users.report import recorded_runs, save, section, write_docs
 
 _ROOT = Path(__file__).resolve().parents[2]
 _Made = TypeVar("_Made")
@@ -245,7 +245,7 @@ def main() -> None:
         for seed in given.seeds:
             runs.append(compare(data, recipes, seed=seed, threads=given.threads, rivals=rivals))
             record = {"data": Path(data).stem, "given": GIVEN, "runs": runs}
-            print(tables(record), flush=True)
+            print(section(record), flush=True)
             if given.save:  # after every seed: a run may be stopped
                 save(record)
                 write_docs()
