@@ -4,10 +4,9 @@
     python experiments/implicit_results.py --only steam --seed 0  # one row; the last line counts
     python experiments/implicit_results.py --report               # only the page
 
-A row is a data set, as training and test files or with 20 % of each user's interactions hidden at
-random (the latest 20 % where popularity drifts). A rival takes the options with the best NDCG@20 on
-another 20 % of the training part, and is then fitted to all of it; cfnade does what `cfnade train
-FILE` does. The test part is scored once. All items but a user's training items are ranked.
+A row is a data set. Baselines take the options with the best NDCG@20 on 20 % of the training part,
+and are then fitted to all of it; cfnade does what `cfnade train FILE` does. The test part is scored
+once. The page has the rest of the protocol.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ RECORD = Path(__file__).resolve().parent / "results" / "implicit.jsonl"
 METRICS = ("ndcg@10", "ndcg@20", "recall@20")
 MODELS = ("popularity", "item-knn", "ease", "ials", "bpr", "mult-vae", "cfnade")
 Options = dict[str, Any]
+ROWS = [*FILES, *RATINGS, *SHAPES]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -164,7 +164,7 @@ def measure(name: str, model: str, seed: int, threads: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    rows, models = [*FILES, *RATINGS, *SHAPES], list(MODELS)
+    rows, models = ROWS, list(MODELS)
     parser.add_argument("--only", choices=rows, nargs="+", default=rows)
     parser.add_argument("--models", choices=models, nargs="+", default=models)
     parser.add_argument("--seed", type=int, nargs="+", default=[0])
