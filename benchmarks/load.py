@@ -1,10 +1,14 @@
 """How long a file takes to become ratings, beside a bare polars.read_csv of the same bytes.
 
     python benchmarks/load.py ml-1m.zip NETFLIX_FOLDER
+    python benchmarks/load.py --before OTHER_CHECKOUT --rounds 5 NETFLIX_FOLDER
 
 Every figure comes from a process of its own, so that peak memory is its own: polars reading the
 text as three or four columns of strings; `load` with an empty cache (kernels compiled before, as
 after a first run); `load` again. Without arguments: ml-1m as found by name.
+
+With --before, only the first `load` is measured, with this package and that of another checkout in
+turn: medians of the CPU seconds of all threads, peak memory, and ratios of now to before.
 """
 
 from __future__ import annotations
@@ -12,19 +16,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
 _TIMED = """
 import json, resource, sys, time
 start = time.perf_counter()
 {work}
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({{"seconds": round(seconds, 3), "peak_mb": round(peak), "rows": rows}}))
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({{
+    "seconds": round(seconds, 3),
+    "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
+    "peak_mb": round(usage.ru_maxrss / 1024),
+    "rows": rows,
+}}))
 """
 
 _POLARS = """
@@ -38,14 +50,17 @@ rows = table.height
 _LOAD = "from cfnade import load\nrows = len(load({path!r}))"
 
 
-def timed(work: str, cache: Path) -> dict[str, Any]:
-    """Run the work in a fresh process. Returns seconds (imports included), peak memory, rows."""
+def timed(work: str, cache: Path, source: Path = SOURCE) -> dict[str, Any]:
+    """Run the work in a fresh process with the package in a folder.
+
+    Returns seconds and CPU seconds (imports included), peak memory, rows.
+    """
     done = subprocess.run(
         [sys.executable, "-c", _TIMED.format(work=work)],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "CFNADE_CACHE": str(cache)},
+        env={**os.environ, "CFNADE_CACHE": str(cache), "PYTHONPATH": str(source)},
     )
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -90,10 +105,38 @@ def measure(name: str) -> dict[str, Any]:
     return {"data": path.name, "text_mb": round(size / 1e6), **figures, "ratio": round(ratio, 2)}
 
 
+def compare(name: str, before: Path, rounds: int) -> dict[str, Any]:
+    """Medians of the first `load` with both packages, which take turns, and their ratios."""
+    from cfnade.data.datasets import DATASETS
+    from cfnade.data.load import locate
+
+    load = _LOAD.format(path=str(locate(name, DATASETS.get(name))))
+    runs: dict[str, list[dict[str, Any]]] = {"before": [], "now": []}
+    for turn in range(rounds + 1):  # the first compiles the parser and fills the disk cache
+        for label, source in (("before", before / "src"), ("now", SOURCE)):
+            with tempfile.TemporaryDirectory() as cache:
+                figures = timed(load, Path(cache), source)
+            if turn:
+                runs[label].append(figures)
+    result: dict[str, Any] = {"data": name, "rounds": rounds}
+    for key in ("cpu_seconds", "seconds", "peak_mb"):
+        medians = {label: statistics.median(run[key] for run in runs[label]) for label in runs}
+        ratio = round(medians["now"] / medians["before"], 3)
+        result[key] = {**medians, "ratio": ratio}
+    assert len({run["rows"] for label in runs for run in runs[label]}) == 1
+    return {**result, "rows": runs["now"][0]["rows"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="*", default=["ml-1m"], help="paths or names of data sets")
+    parser.add_argument("--before", type=Path, help="another checkout of the repository")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each package")
     arguments = parser.parse_args()
+    if arguments.before:
+        for name in arguments.data:
+            print(json.dumps(compare(name, arguments.before, arguments.rounds)), flush=True)
+        return
     results = []
     for name in arguments.data:
         results.append(measure(name))

@@ -144,20 +144,6 @@ def test_counts_without_a_name_lead_to_the_option_of_weights(
         np.testing.assert_allclose(weights, [float(n) for *_, n in rows], rtol=1e-6)
 
 
-@pytest.mark.parametrize("mean", [4, 50])
-def test_exponential_counts_without_a_name_lead_to_the_option_of_weights(mean: int) -> None:
-    counts = 1 + np.random.default_rng(3).exponential(mean, 400).astype(int)
-    rows = [(n % 40, n // 40, int(count)) for n, count in enumerate(counts)]
-    with pytest.raises(DataError, match=r"plays, hours\), give weight=2"):
-        load(rows)
-
-
-def test_ratings_on_a_hundred_levels_are_no_counts() -> None:
-    scores = np.random.default_rng(1).integers(1, 101, len(PAIRS)).tolist()
-    ratings = load([(u, i, score) for (u, i), score in zip(PAIRS, scores, strict=True)])
-    assert not ratings.implicit
-
-
 def test_a_first_line_with_true_or_false_is_data(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("ann,alien,True\nbob,alien,False\nbob,heat,True\n")

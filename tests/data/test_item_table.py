@@ -70,14 +70,6 @@ def test_a_title_that_was_known_gives_way_only_to_another() -> None:
     assert got.titles.tolist() == ["New", "B"]
 
 
-def test_an_items_file_that_changed_is_read_again(ratings: str, tmp_path: Path) -> None:
-    for title in ("Before", "After"):
-        items = write({"id": [5], "title": [title]}, tmp_path / "items.csv")
-        got = load(ratings, item_features=items)
-        assert got.titles is not None
-        assert got.titles[0] == title
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -115,10 +107,3 @@ def test_other_columns_are_features_of_the_items(ratings: str, tmp_path: Path) -
     assert added.item_table["year"].to_list() == [1, None]
     with pytest.raises(DataError, match="has no titles, genres or other columns with a name"):
         load(ratings, item_features=pl.DataFrame({"id": [5]}))
-
-
-def test_an_items_file_that_is_not_there_or_no_file_is_named(ratings: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.csv: there is no such file"):
-        load(ratings, item_features=tmp_path / "nowhere.csv")
-    with pytest.raises(DataError, match="data of type int is not a table that can be read"):
-        load(ratings, item_features=3)

@@ -60,16 +60,6 @@ def test_text_ids_come_back_and_rise(ids: list[str]) -> None:
     assert [index.dtype.name, table.dtype.name] == ["int32", "object"]
 
 
-def test_integer_series_are_integers() -> None:
-    index, table = encode_ids(pl.Series([7, 3, 7], dtype=pl.Int16))
-    assert (index.tolist(), table.tolist()) == ([1, 0, 1], [3, 7])
-
-
-def test_ids_beyond_64_bits_are_refused() -> None:
-    with pytest.raises(DataError, match="id 9223372036854775808 does not fit into 64 bits"):
-        made(np.array([2**63, 1], np.uint64), [1, 2], [1, 2])
-
-
 # -- values ------------------------------------------------------------------------------------
 
 
@@ -106,25 +96,12 @@ def test_bad_ratings_are_refused_with_their_place(values: list[float], message: 
         made([1, 2, 3], [1, 2, 3], np.array(values, float), scale="1-5")
 
 
-def test_the_place_is_the_readers_word() -> None:
-    table = raw_table([1, 2], [1, 2], [1, 9], locate="f.csv:{}".format)
-    with pytest.raises(DataError, match=r"^f\.csv:1: rating 9 is off"):
-        build(table, LoadOptions(scale="1-5"))
-
-
 def test_no_ratings_are_refused() -> None:
     with pytest.raises(DataError, match="the data: no ratings in it"):
         made([], [], [])
     empty = np.array([], np.int64)
     with pytest.raises(DataError, match="mine: no ratings in it"):
         build(raw_table(empty, empty, empty, source="mine"), LoadOptions())
-
-
-def test_columns_of_different_length_are_refused() -> None:
-    with pytest.raises(DataError, match=r"3 .*2|2 .*3"):
-        made([1, 2, 3], [1, 2], [1, 2])
-    with pytest.raises(DataError, match=r"1 .*2|2 .*1"):
-        made([1, 2], [1, 2], [1, 2], times=np.array([5]))
 
 
 def test_continuous_ratings_work_with_bins() -> None:
@@ -143,11 +120,6 @@ def test_options_are_checked() -> None:
         LoadOptions(duplicates="never")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="scale= and bins= exclude each other"):
         LoadOptions(scale="1-5", bins=3)
-
-
-def test_single_bytes_keep_their_sign() -> None:
-    assert made([1, 2], [1, 2], np.array([-3, 3], np.int8)).values.tolist() == [-3.0, 3.0]
-    assert made([1, 2], [1, 2], np.array([100, 200], np.uint8)).values.tolist() == [100.0, 200.0]
 
 
 # -- repeats -----------------------------------------------------------------------------------
@@ -208,26 +180,6 @@ def test_times_stay_whole_and_small_where_they_fit(times: list[int]) -> None:
     assert compact.tolist() == times
     fits = all(-(2**31) < t < 2**31 for t in times)
     assert compact.dtype == (np.int32 if fits else np.int64)
-
-
-def test_times_that_are_no_times_are_refused() -> None:
-    for times in (np.array([1.0, np.nan]), np.array([1.0, np.inf]), np.array([1, 2**64 - 1], "u8")):
-        with pytest.raises(DataError, match=r"row [01]: time"):
-            made([1, 2], [1, 2], [1, 2], times=times)
-
-
-def test_titles_are_put_beside_their_items() -> None:
-    columns = raw_table(
-        np.array([1, 2]),
-        np.array([30, 10]),
-        np.array([1, 2]),
-        titles={10: "Ten", 99: "never rated"},
-        genres={77: "Comedy"},
-    )
-    ratings = build(columns, LoadOptions())
-    assert ratings.titles is not None
-    assert ratings.titles.tolist() == ["Ten", ""]
-    assert ratings.genres is None
 
 
 @pytest.mark.parametrize(

@@ -166,12 +166,6 @@ def test_times_can_be_left_out_in_every_format(files: dict[str, bytes], tmp_path
     assert "time" not in read(path, LoadOptions(time=False)).frame.columns
 
 
-def test_text_options_for_a_table_are_refused(tmp_path: Path) -> None:
-    path = _write({"r.parquet": _bytes(FRAME.write_parquet)}, tmp_path)
-    with pytest.raises(DataError, match="a Parquet table takes no encoding=, which is for text"):
-        read(path, LoadOptions(encoding="latin-1"))
-
-
 @pytest.mark.parametrize(
     "files",
     [

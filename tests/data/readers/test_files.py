@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cfnade.data.readers.files import bare, open_source
+from cfnade.data.readers.files import open_source
 from cfnade.exceptions import DataError
 
 TEXT = b"1,2,5\n" * 3000
@@ -46,19 +46,6 @@ def test_compression_is_told_by_content_not_by_name(kind: str, tmp_path: Path) -
     assert source.read(name) == TEXT
     assert TEXT.startswith(source.head(name)[:100])
     assert source.plain_path(name) is None
-
-
-@pytest.mark.parametrize("kind", PACKERS)
-def test_compressed_files_in_a_folder_open_as_they_are(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.bin").write_bytes(PACKERS[kind](TEXT))
-    (tmp_path / "b.txt").write_bytes(TEXT)
-    source = open_source(tmp_path)
-    assert source.names == ["b.txt", "deep/a.bin"]
-    assert source.read("deep/a.bin") == source.read("b.txt") == TEXT
-    assert source.plain_path("b.txt") == tmp_path / "b.txt"
-    assert source.plain_path("deep/a.bin") is None
-    assert source.label("b.txt") == f"{tmp_path.name}/b.txt"
 
 
 @pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
@@ -95,13 +82,6 @@ def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
     assert source.plain_path("ml-1m/ratings.dat") is None
 
 
-def test_a_compressed_member_of_an_archive_is_unpacked_too(tmp_path: Path) -> None:
-    (tmp_path / "a.zip").write_bytes(_zip({"r.csv.gz": gzip.compress(TEXT)}))
-    source = open_source(tmp_path / "a.zip")
-    assert source.read("r.csv.gz") == TEXT
-    assert source.head("r.csv.gz") == TEXT
-
-
 def test_a_damaged_member_is_noticed_by_its_checksum(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -120,12 +100,6 @@ def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(data)
     with pytest.raises(DataError, match="it is encrypted; unpack the archive with its password"):
         open_source(tmp_path / "a.zip").read("r.csv")
-
-
-def test_a_truncated_archive_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.zip").write_bytes(_zip({"r.csv": TEXT})[:60])
-    with pytest.raises(DataError, match=r"a\.zip: cannot be read .*truncated or damaged"):
-        open_source(tmp_path / "a.zip")
 
 
 def test_an_archive_of_several_files_inside_a_folder_must_be_unpacked(tmp_path: Path) -> None:
@@ -167,11 +141,3 @@ def test_nothing_to_read_is_one_error_with_the_path(
 def test_a_path_that_cannot_be_one_is_our_error() -> None:
     with pytest.raises(DataError, match="check"):
         open_source(Path("a\0b"))
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [("ml-1m/Ratings.dat", "ratings.dat"), ("u.data.gz", "u.data"), ("a/b/r.csv.zst", "r.csv")],
-)
-def test_bare_names_have_no_folder_and_no_compression_suffix(name: str, plain: str) -> None:
-    assert bare(name) == plain

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -78,12 +77,6 @@ def test_texts_bytes_and_dates_of_structured_arrays() -> None:
     assert ratings.times.tolist() == [86_400, 7]
 
 
-def test_columns_of_arrays_and_lists_can_be_named_by_position() -> None:
-    turned = [(rating, user, item) for user, item, rating in ROWS]
-    for data in (turned, np.array(turned)):
-        assert load(data, rating=0, user=1, item=2) == load(FRAME)
-
-
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix])
 def test_stored_entries_of_any_sparse_format_are_ratings(make: Any, kind: str) -> None:
@@ -95,11 +88,6 @@ def test_stored_entries_of_any_sparse_format_are_ratings(make: Any, kind: str) -
     again[users.astype(int), items.astype(int)] = ratings.values
     assert np.array_equal(again, dense)
     assert len(ratings) == np.count_nonzero(dense)
-
-
-def test_zeros_that_fill_blocks_are_no_ratings() -> None:
-    dense = np.diag([5.0, 3.0, 1.0, 4.0])
-    assert load(sp.bsr_array(dense, blocksize=(2, 2))) == load(sp.csr_array(dense))
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
@@ -158,17 +146,6 @@ def test_anything_else_is_refused_in_words(data: Any, message: str) -> None:
         load(data)
 
 
-def test_exact_decimals_are_ratings() -> None:
-    assert load([(1, 2, Decimal("3.5")), (1, 3, Decimal(4))]).values.tolist() == [3.5, 4.0]
-
-
-def test_a_model_is_fitted_to_them() -> None:
-    draw = np.random.default_rng(0)
-    dense = draw.integers(1, 6, (30, 20)) * (draw.random((30, 20)) < 0.5)
-    model = CFNADE(side="user", ridge=0, hidden=(4,), epochs=1).fit(sp.csr_array(dense))
-    assert 1 <= model.predict([3], [4])[0] <= 5
-
-
 @pytest.mark.parametrize("length", [1, 3, 5])
 def test_a_tuple_of_lists_holds_columns(length: int) -> None:
     """Three lists of three cells might be rows: rows are a list of tuples."""
@@ -178,11 +155,6 @@ def test_a_tuple_of_lists_holds_columns(length: int) -> None:
     assert by_columns == load(list(zip(users, items, ratings, strict=True)), scale="1-5")
     with pytest.raises(DataError, match="not equally long"):
         load((users, items, [*ratings, 1.0]))
-
-
-def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(DataError, match=r"are not equally long: {'0': 3, '1': 2, '2': 3}"):
-        load((np.arange(3), np.arange(2), np.arange(3)))
 
 
 def test_an_index_whose_name_is_taken_is_refused() -> None:

@@ -20,7 +20,6 @@ from tests import raw_tables
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
-from cfnade.data.readers.tables import write_parquet
 from cfnade.data.validate import build
 from cfnade.exceptions import CfnadeError
 
@@ -140,23 +139,5 @@ def test_a_broken_file_gives_ratings_or_our_error(name: str, tmp_path: Path) -> 
         path.write_bytes(data)
         ratings = read(path)
         assert ratings is None or len(ratings) > 0
-
-    check()
-
-
-def test_a_broken_file_of_our_own_gives_ratings_or_our_error(tmp_path: Path) -> None:
-    whole = tmp_path / "ratings.csv"
-    whole.write_text(CSV)
-    ratings = read(whole)
-    assert ratings is not None
-    write_parquet(ratings, tmp_path / "own.parquet")
-    content = (tmp_path / "own.parquet").read_bytes()
-    path = tmp_path / "broken.parquet"
-
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None)
-    @given(mutated(content))
-    def check(data: bytes) -> None:
-        path.write_bytes(data)
-        assert isinstance(read(path), Dataset | None)
 
     check()

@@ -116,25 +116,12 @@ def test_genre_names_come_from_the_file_beside_if_there(tmp_path: Path) -> None:
     assert ratings.genres[0] == "Komödie|Drama"
 
 
-def test_ratings_without_movies_have_no_titles(tmp_path: Path) -> None:
-    _folder({"ml/ratings.dat": LAYOUTS["1m"]["ml/ratings.dat"]}, tmp_path)
-    columns = read(tmp_path, LoadOptions())
-    words = columns.description
-    assert build(columns, LoadOptions()).titles is None
-    assert words == "MovieLens files (ratings.dat)"
-
-
 def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
     _folder(LAYOUTS["1m"], tmp_path)
     assert read(tmp_path, LoadOptions()).description == "MovieLens files (ratings.dat, movies.dat)"
     lines = "".join(f"{i}\t1\t{1 + i % 5}\t7\n" for i in range(100_000))
     (tmp_path / "u.data").write_text(lines)
     assert read(tmp_path / "u.data", LoadOptions()).description == "MovieLens 100K (u.data)"
-
-
-def test_another_ratings_csv_is_not_taken_for_movielens(tmp_path: Path) -> None:
-    members = {"ratings.csv": b"user,item,rating\n1,2,3\n", "movies.csv": b"id\n1\n"}
-    assert "MovieLens" not in read(_folder(members, tmp_path), LoadOptions()).description
 
 
 @pytest.mark.parametrize(

@@ -57,17 +57,6 @@ def test_combined_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) -
     assert rows_of(read(tmp_path)) == plain_reading(TEXT + tenth)
 
 
-def test_a_folder_of_movies_is_the_same_as_the_combined_file(tmp_path: Path) -> None:
-    one, two = TEXT[: TEXT.index("17:")], TEXT[TEXT.index("17:") :]
-    folder_with(tmp_path, mv_0000001__txt=one, mv_0000017__txt=two)
-    assert rows_of(read(tmp_path)) == plain_reading(TEXT)
-
-
-def test_windows_line_ends_and_blank_lines_at_the_end_do_no_harm(tmp_path: Path) -> None:
-    folder_with(tmp_path, combined_data_1__txt=TEXT.replace("\n", "\r\n") + "\r\n\n")
-    assert rows_of(read(tmp_path)) == plain_reading(TEXT)
-
-
 def test_titles_are_latin_1_and_keep_their_commas(tmp_path: Path) -> None:
     folder_with(tmp_path, combined_data_1__txt=TEXT, movie_titles__csv=TITLES)
     assert item_texts(read(tmp_path), "title") == {
@@ -133,12 +122,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_the_same_ratings_twice_are_refused(tmp_path: Path) -> None:
     folder_with(tmp_path, combined_data_1__txt=TEXT, mv_0000001__txt=TEXT)
     with pytest.raises(DataError, match="the same ratings twice"):
-        read(tmp_path)
-
-
-def test_titles_without_a_year_column_are_refused(tmp_path: Path) -> None:
-    folder_with(tmp_path, combined_data_1__txt=TEXT, movie_titles__txt="1,2003\n")
-    with pytest.raises(DataError, match=r'movie_titles.txt:1: .* is not "movie,year,title"'):
         read(tmp_path)
 
 

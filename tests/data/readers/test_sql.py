@@ -48,11 +48,6 @@ def test_sqlite_gives_the_rows_of_a_query(shop: str) -> None:
     assert triples(shop, query=other, user="c", item="b", rating="a") == kept
 
 
-def test_a_path_is_relative_to_where_one_stands(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(shop.removeprefix("sqlite:///")).parent)
-    assert triples("sqlite:///shop.db", query=QUERY) == set(ROWS)
-
-
 def test_a_fraction_after_thousands_of_whole_ratings_is_read(tmp_path: Path) -> None:
     """SQLite hands over whole numbers as integers; rows come in several batches."""
     connection = sqlite3.connect(tmp_path / "shop.db")
@@ -64,15 +59,6 @@ def test_a_fraction_after_thousands_of_whole_ratings_is_read(tmp_path: Path) -> 
     ratings = load(f"sqlite:///{tmp_path / 'shop.db'}", query="select * from r order by user")
     assert len(ratings) == 70_001
     assert ratings.values[-2:].tolist() == [5.0, 3.5]
-
-
-def test_each_query_asks_the_database_anew(shop: str) -> None:
-    load(shop, query=QUERY)
-    connection = sqlite3.connect(shop.removeprefix("sqlite:///"))
-    connection.execute("delete from reviews where customer = 7")
-    connection.commit()
-    connection.close()
-    assert triples(shop, query=QUERY) == set(ROWS[:3])
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -113,16 +99,6 @@ def test_the_cache_keeps_the_inputs_used_last(shop: str, own_cache: Path) -> Non
         DataError, match="no longer in the cache, which keeps the newest 10 inputs; give"
     ):
         load(places[0])
-
-
-def test_downloads_stay_when_inputs_go(shop: str, own_cache: Path) -> None:
-    download = own_cache / "sources" / "0" / "ratings.csv"
-    download.parent.mkdir(parents=True)
-    download.write_text("1,2,3\n")
-    for number in range(KEPT_INPUTS + 1):
-        pin_source(shop, {"query": f"select 1 as user, 2 as item, {number} as rating"})
-    assert download.exists()
-    assert len(files_in(own_cache / "sources")) == 2 * KEPT_INPUTS + 1
 
 
 @pytest.mark.parametrize(
@@ -215,13 +191,6 @@ def test_types_of_postgresql_become_ids_ratings_and_times(server: str) -> None:
     assert ratings.times.tolist() == [1000, 1001, 1002, 1003]
 
 
-def test_bytes_are_refused_with_what_to_write(server: str) -> None:
-    with pytest.raises(DataError, match=r"column 'id' holds bytes.*cast"):
-        load(address(server), query="select id, product, stars from reviews")
-    cast = "select cast(id as text) as user_id, product, stars from reviews"
-    assert {len(user) for user, _, _ in triples(address(server), query=cast)} == {36}
-
-
 def test_nothing_is_changed_in_the_database(server: str) -> None:
     gone = "delete from reviews returning customer, product, stars"
     assert triples(address(server), query=gone) == set(ROWS)
@@ -263,13 +232,6 @@ def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
         assert "\n" not in said
         for secret in (PASSWORD, quote(PASSWORD, safe=""), "other-secret", "w/rd", "pass:"):
             assert secret not in said
-
-
-def test_the_password_may_stay_out_of_the_address(
-    server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    assert triples(f"postgresql://shop@{server}/postgres", query=QUERY) == set(ROWS)
 
 
 def test_no_password_is_logged_or_kept(

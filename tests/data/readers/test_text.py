@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.raw_tables import item_texts, rows
+from tests.raw_tables import item_texts, read, rows
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable
+from cfnade.data.readers import files
 from cfnade.data.readers.text import decode, read_text
+from cfnade.data.readers.text_blocks import iter_text_blocks
 from cfnade.data.validate import build
 from cfnade.exceptions import DataError
 
@@ -121,11 +125,6 @@ def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
     ]
 
 
-def test_bad_lines_among_decimal_commas_are_skipped_alone() -> None:
-    data = "ann;alien;4,5\nbob;brazil;a lot\nann;brazil;3,0\n"
-    assert text(data, skip_bad_lines=True).frame["rating"].to_list() == [4.5, 3.0]
-
-
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -156,11 +155,6 @@ def test_columns_can_be_given_by_name_or_position(said: dict[str, Any]) -> None:
     assert rows(text(GOOD, **said))[0] == (10, 1, 4.5, 978300760)
 
 
-def test_times_can_be_left_out() -> None:
-    assert "time" not in text(GOOD, time=False).frame.columns
-    assert "time" not in text(GOOD.replace("978300760", "once"), time=False).frame.columns
-
-
 def test_a_separator_and_an_encoding_can_be_given() -> None:
     columns = text("1¦Amélie¦4\n".encode("latin-1"), separator="¦", encoding="latin-1")
     assert rows(columns) == [(1, "Amélie", 4.0)]
@@ -186,12 +180,6 @@ def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[
     assert list(text(data, header=False).frame["user"]) == kept
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-@settings(max_examples=50, derandomize=True)
-def test_any_written_integer_comes_back(values: list[int]) -> None:
-    assert list(text("".join(f"{v},7,1\n" for v in values)).frame["user"]) == values
-
-
 @given(
     st.lists(
         st.tuples(*[st.text("ab1,\";\n '\u00e9", min_size=1, max_size=4)] * 2),
@@ -211,42 +199,10 @@ def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) 
     ]
 
 
-def test_text_is_cleaned_of_what_editors_add() -> None:
-    assert decode(b"\xef\xbb\xbf1,2,3\r\n4,5,6\r\n\r\n", "r.csv")[0] == b"1,2,3\n4,5,6"
-
-
 def test_lines_are_counted_through_quoted_line_breaks() -> None:
     data = 'user,item,rating,text\n1,1,2,"a\nb"\n1,2,3,c\n1,2,4,d\n'
     with pytest.raises(DataError, match=r"r\.csv:5: user 1 rated item 2 again .*r\.csv:4"):
         build(text(data), LoadOptions())
-
-
-def test_repeats_are_told_by_line() -> None:
-    with pytest.raises(DataError, match=r"r\.csv:4: user 1 rated item 10 again"):
-        build(text(GOOD + "1,10,3,5\n"), LoadOptions())
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (GOOD, "comma-separated text with header: userId, movieId, rating, timestamp"),
-        ("1\t2\t3\n", "tab-separated text without header: user, item, rating in columns 0, 1, 2"),
-        ("1::2::3\n", '"::"-separated text without header: user, item, rating in columns 0, 1, 2'),
-    ],
-)
-def test_what_was_recognised_is_said(data: str, words: str) -> None:
-    assert str(read_text(data.encode(), "r.csv", LoadOptions()).description) == words
-
-
-def test_a_wide_table_is_read_without_mixing_columns() -> None:
-    rng = np.random.default_rng(1)
-    cells = rng.integers(0, 1000, (500, 12))
-    names = [f"x{i}" for i in range(9)] + ["rating", "item_id", "user_id"]
-    lines = [",".join(names)] + [",".join(map(str, row)) for row in cells.tolist()]
-    columns = text("\n".join(lines))
-    assert np.array_equal(columns.frame["rating"], cells[:, 9])
-    assert list(columns.frame["item"]) == cells[:, 10].tolist()
-    assert list(columns.frame["user"]) == cells[:, 11].tolist()
 
 
 # -- quotes that a backslash escapes ---------------------------------------------------------------
@@ -327,25 +283,6 @@ def test_a_bad_line_is_an_error_that_names_the_option_or_left_out_and_told(line:
     assert [columns.locate(row) for row in range(4)] == [f"r.csv:{n}" for n in (2, 4, 5, 6)]
 
 
-@given(st.lists(st.sampled_from(["", *BAD]), min_size=1, max_size=40))
-@settings(max_examples=100, derandomize=True)
-def test_good_lines_are_read_whatever_stands_between_them(between: list[str]) -> None:
-    lines, bad = [HEADER.strip()], []
-    for user, line in enumerate(between):
-        lines += [f"{user},{user},5,978300760"] * 2 + [line]
-        bad.append(len(lines))
-    lines += ["9,9,5,978300760"] * 2
-    # two stray quotes may make one field together, as they would for any reader
-    if sum('"' in line for line in lines) > 1:
-        return
-    columns = read_text("\n".join(lines).encode(), "r.csv", LoadOptions(skip_bad_lines=True))
-    said = columns.description
-    assert len(columns.frame["rating"]) == len(lines) - 1 - len(bad)
-    assert columns.frame["rating"].to_list() == [5.0] * len(columns.frame["rating"])
-    assert f"skipped {len(bad)} bad line" in said
-    assert f"(line {bad[0]}: " in said
-
-
 def test_a_file_of_bad_lines_only_is_an_error_all_the_same() -> None:
     for data in (HEADER + "1,10,abc,5\n2,20,good,6\n", HEADER + "1,10\n2,20\n"):
         with pytest.raises(DataError, match=r"r\.csv(:2: rating 'abc'|: holds a header and no)"):
@@ -405,3 +342,154 @@ def test_what_cannot_be_told_is_asked_with_the_first_lines(header: str) -> None:
     assert "which column is the" in message
     assert ("user=" in message) != ("rating=" in message)
     assert message.endswith(f"It begins:\n    {header}\n    {line}\n    {line}")
+
+
+# -- encodings ------------------------------------------------------------------------------------
+
+NAMES = ["a", "b", "Zoë", "Amélie", "Ångström", "naïve", "Tür", "piñata", "it’s", "€5"]
+WORDS = st.lists(st.sampled_from(NAMES))
+
+
+@given(WORDS)
+@settings(max_examples=50, derandomize=True)
+def test_a_western_text_is_read_in_the_encoding_of_windows_or_in_utf8(words: list[str]) -> None:
+    text = " ".join(["x", *words])
+    for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):
+        assert decode(text.encode(encoding), "r.csv")[0].decode() == text
+
+
+def test_an_encoding_that_was_assumed_is_said() -> None:
+    columns = read_text("1,Amélie,4\n".encode("latin-1"), "r.csv", LoadOptions())
+    said = columns.description
+    assert list(columns.frame["item"]) == ["Amélie"]
+    assert said.endswith("; read as cp1252 (Latin-1), for it is not UTF-8")
+    assert "cp1252" not in read_text("1,Amélie,4\n".encode(), "r.csv", LoadOptions()).description
+
+
+@pytest.mark.parametrize(
+    ("encoding", "title"), [("cp1251", "Сталкер"), ("gbk", "霸王别姬"), ("shift_jis", "七人の侍")]
+)
+def test_another_script_is_read_in_the_encoding_that_is_given(encoding: str, title: str) -> None:
+    data = f"1,{title},4\n2,{title},5\n".encode(encoding)
+    with pytest.raises(DataError, match=r"r\.csv:1: byte 0x.. is not UTF-8, .*encoding="):
+        read_text(data, "r.csv", LoadOptions())
+    columns = read_text(data, "r.csv", LoadOptions(encoding=encoding))
+    assert list(columns.frame["item"]) == [title, title]
+
+
+def test_damage_in_utf8_is_named_or_its_lines_are_left_out() -> None:
+    lines = [f"{user},Zoë,Amélie {user},4".encode() for user in range(5)]
+    lines[2] = lines[2].replace("é".encode(), b"\xc3")  # in the title's column, not in an id
+    lines[3] = lines[3].replace("ë".encode(), b"\xab")
+    data = b"\n".join([b"user,item,note,rating", *lines])
+    with pytest.raises(DataError, match=r"r\.csv:4: byte 0xc3 is not UTF-8, .*skip_bad_lines=True"):
+        read_text(data, "r.csv", LoadOptions())
+    columns = read_text(data, "r.csv", LoadOptions(skip_bad_lines=True))
+    words = columns.description
+    assert list(columns.frame["user"]) == [0, 1, 2, 4]
+    assert "skipped 1 bad line (line 5: the item id holds damaged characters)" in words
+
+
+# -- RecBole --------------------------------------------------------------------------------------
+
+INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+ITEMS = (
+    "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+    "10\tToy Story\t1995\tAnimation Children's\n20\t\t1996\t\n"
+)
+
+
+def _write_inter(path: Path, text: str, items: str | None = None) -> Path:
+    path.write_text(text, newline="")
+    if items is not None:
+        path.with_suffix(".item").write_text(items)
+    return path
+
+
+def test_integers_titles_and_genres_are_read(tmp_path: Path) -> None:
+    path = _write_inter(
+        tmp_path / "ml.inter", INTER + "2\t10\t3\t881250949\n1\t20\t4.5\t7\n", ITEMS
+    )
+    for source in (path, tmp_path):
+        columns = read(source, LoadOptions())
+        words = columns.description
+        ratings = build(columns, LoadOptions())
+        header = "user_id, item_id, rating, timestamp"
+        assert words == f"tab-separated text with header: {header}"
+        assert ratings.user_ids.tolist() == [1, 2]
+        assert ratings.values.tolist() == [3.0, 4.5]
+        assert ratings.times is not None
+        assert ratings.times.tolist() == [881250949, 7]
+        assert ratings.titles is not None
+        assert ratings.titles.tolist() == ["Toy Story", ""]
+        assert ratings.genres is not None
+        assert ratings.genres.tolist() == ["Animation|Children's", ""]
+
+
+def test_tokens_keep_prefixes_quotes_and_carriage_returns_go(tmp_path: Path) -> None:
+    text = INTER + '1m_1\t"Great Performances" Cats (1998)\t5\t978300760\n1m_2\t8 ½ "\t3\t5\n'
+    columns = read(
+        _write_inter(tmp_path / "ml-1m.inter", text.replace("\n", "\r\n")), LoadOptions()
+    )
+    assert list(columns.frame["user"]) == ["1m_1", "1m_2"]
+    assert list(columns.frame["item"]) == ['"Great Performances" Cats (1998)', '8 ½ "']
+
+
+def test_a_single_token_with_blanks_is_not_a_list_of_genres(tmp_path: Path) -> None:
+    items = ITEMS.replace("class:token_seq", "genre:token")
+    path = _write_inter(tmp_path / "x.inter", INTER + "1\t10\t3\t5\n1\t20\t4\t5\n", items)
+    genres = build(read(path, LoadOptions()), LoadOptions()).genres
+    assert genres is not None
+    assert genres.tolist() == ["Animation Children's", ""]
+
+
+def test_types_in_a_header_may_be_in_capitals_or_missing(tmp_path: Path) -> None:
+    text = "user_id:Token\tItem_ID:TOKEN\trating:Float\ttimestamp\n1\t2\t3\t7\n4\t5\t6\t9\n"
+    columns = read(_write_inter(tmp_path / "own.tsv", text), LoadOptions())
+    assert columns.frame.rows() == [(1, 2, 3.0, 7), (4, 5, 6.0, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "items", "message"),
+    [
+        (INTER + "1\t2\tx\t5\n", None, r"x\.inter:2: rating 'x' is not a number"),
+        (INTER + "1\t2\t3\n", None, r"x\.inter:2: the line has 3 fields, not 4"),
+        (INTER, None, r"x\.inter: holds a header and no ratings"),
+        (INTER + "1\t2\t3\t5\n", "name:token\nx\n", r"x\.item:1: no separator cuts"),
+        (
+            INTER + "1\t2\t3\t5\n",
+            "item_id:token\tq:token\n\ty\n",
+            r"x\.item:2: the item id is",
+        ),
+    ],
+)
+def test_a_broken_recbole_file_is_named_with_line_and_remedy(
+    text: str, items: str | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(_write_inter(tmp_path / "x.inter", text, items), LoadOptions())
+
+
+# -- blocks of a long text ------------------------------------------------------------------------
+
+BLOCK_LINES = [["ann", "Alien", "5"], ["bob", 'two\n"lines"\n', "1"], ["cy", "a, b\n", "2"]] * 5
+BLOCK_TEXT = io.StringIO(newline="")
+csv.writer(BLOCK_TEXT, lineterminator="\n").writerows(BLOCK_LINES)
+
+
+@pytest.mark.parametrize("size", [1, 40, 100, 10_000])
+@pytest.mark.parametrize("stored", [3, 64])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_stream_is_cut_between_lines_whatever_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, stored: int, packed: bool
+) -> None:
+    data, path = BLOCK_TEXT.getvalue().encode(), tmp_path / "ratings.csv"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    monkeypatch.setattr(files, "_BLOCK", stored)
+    pieces = files.open_source(path).blocks(path.name)
+    blocks, starts = zip(*iter_text_blocks(pieces, size), strict=True)
+    assert b"".join(blocks) == data
+    read = [csv.reader(io.StringIO(block.decode(), newline="")) for block in blocks]
+    assert [line for lines in read for line in lines] == BLOCK_LINES
+    ends = accumulate(block.count(b"\n") for block in blocks)
+    assert list(starts) == [1, *(1 + end for end in ends)][:-1]
