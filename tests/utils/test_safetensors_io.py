@@ -121,7 +121,7 @@ def test_strings_are_stored_as_two_arrays() -> None:
 def test_a_digest_in_chunks_is_that_of_the_whole() -> None:
     array = np.arange(100, dtype=np.int32)
     chunks = (array[first : first + 7] for first in range(0, 100, 7))
-    assert digest_chunks(array.dtype, 100, chunks) == digest(array)
+    assert digest_chunks(array.dtype, (100,), chunks) == digest(array)
 
 
 def test_a_digest_depends_on_dtype_shape_and_content() -> None:

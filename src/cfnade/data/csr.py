@@ -53,9 +53,9 @@ class CsrRows(Memo):
         ends = offsets[:-1].copy()
         for row, column, level in chunks:
             append_entries(row, column, level, ends, (columns, levels))
-        return cls(
-            *(read_only(offsets), read_only(columns), read_only(levels)), n_columns, n_levels
-        )
+        for array in (offsets, columns, levels):
+            array.flags.writeable = False
+        return cls(offsets, columns, levels, n_columns, n_levels)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -121,11 +121,3 @@ def stable_order(index: IndexArray, count: int) -> IntArray | None:
     packed.sort()
     packed &= (1 << bits) - 1
     return packed
-
-
-def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array, or a view of it, that cannot be written to."""
-    if array.flags.writeable:
-        array = array.view()
-        array.flags.writeable = False
-    return array

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cfnade._typing import Array, IndexArray, IntArray
 from cfnade.data import csr
-from cfnade.data.csr import CsrRows, offsets_from_counts, read_only
+from cfnade.data.csr import CsrRows, offsets_from_counts
 from cfnade.data.scale import INTERACTIONS, LevelArray, Scale
 from cfnade.exceptions import DataError
 from cfnade.utils.caching import Memo
@@ -132,13 +132,12 @@ class Dataset(Memo):
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{length:,} {name}" for name, length in lengths.items())
             raise DataError(f"the columns have different lengths: {sizes}")
-        values = {**columns, **attributes}
-        for name, value in values.items():
-            if isinstance(value, np.ndarray) and value.flags.writeable:
-                values[name] = value.view()
-                values[name].flags.writeable = False
-        columns = {name: values.pop(name) for name in columns}
-        self.__dict__.update(values, _columns=columns, _subset=subset)
+        columns = {name: read_only(column) for name, column in columns.items()}
+        for name, value in attributes.items():
+            self.__dict__[name] = read_only(value) if isinstance(value, np.ndarray) else value
+        self.__dict__.update(_columns=columns, _subset=subset)
+        if subset is None:
+            self.__dict__.update(dict.fromkeys(_COLUMNS) | columns)
 
     def _derive(self, columns: dict[str, Array], subset: Subset | None, **changes: Any) -> Self:
         """Return a data set with other columns and some other attributes."""
@@ -147,7 +146,7 @@ class Dataset(Memo):
         return dataset
 
     def __getattr__(self, name: str) -> Any:
-        """Return a column on first access; copy its rows if this is a subset."""
+        """Copy the rows of a subset's column when it is first accessed."""
         if name not in _COLUMNS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         subset, column = self._subset, self._columns.get(name)
@@ -352,7 +351,7 @@ class Dataset(Memo):
         from cfnade.utils.safetensors_io import digest, digest_chunks, digest_text
 
         digests = {
-            name: digest_chunks(column.dtype, len(self), (c for (c,) in self.chunks(name)))
+            name: digest_chunks(column.dtype, (len(self),), (c for (c,) in self.chunks(name)))
             for name, column in self._columns.items()
         }
         for name in TABLES:
@@ -402,6 +401,14 @@ def make_dataset(
     if scale == INTERACTIONS:
         return Interactions(users, items, user_ids, item_ids, **attributes)
     return Ratings(users, items, levels, scale, user_ids, item_ids, **attributes)
+
+
+def read_only(array: Array) -> Array:
+    """Return the array, or a view of it, that cannot be written to."""
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 def pair_keys(users: IndexArray, items: IndexArray, n_items: int) -> IntArray:

@@ -11,6 +11,7 @@ instead of mapping them, and cannot write arrays that exceed memory.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
@@ -33,11 +34,8 @@ Specs = Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
 
 _DTYPES = {"F64": "<f8", "I64": "<i8", "F32": "<f4", "I32": "<i4", "U8": "|u1"}
 _CODES = {np.dtype(name): code for code, name in _DTYPES.items()}
-# What reading a damaged header can raise.
-_DAMAGE = (
-    *(OSError, ValueError, LookupError, TypeError),
-    *(AttributeError, OverflowError, RecursionError),
-)
+_DAMAGE = OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError
+"""What reading a damaged header can raise."""
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -106,9 +104,9 @@ def write_chunks(
         for name, (dtype, shape) in ordered.items():
             state = _new_digest(dtype, shape)
             for chunk in chunks(name):
-                content = np.ascontiguousarray(chunk, dtype).reshape(-1).view(np.uint8).data
+                content = np.ascontiguousarray(chunk, dtype)
                 state.update(content)
-                file.write(content)
+                file.write(content.data)
             digests[name] = state.hexdigest()
         complete = _with_digests(metadata, digests)
         header = _encode_header(ordered, complete)  # as long as the first: digests have one length
@@ -167,16 +165,14 @@ def digest(array: Array) -> str:
     if array.dtype == object:
         data, starts = _pack_strings(array)
         return digest_text(f"strings {digest(data)} {digest(starts)}")
-    state = _new_digest(array.dtype, array.shape)
-    state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
+    return digest_chunks(array.dtype, array.shape, [array])
 
 
-def digest_chunks(dtype: np.dtype[Any], length: int, chunks: Iterable[Array]) -> str:
-    """Return the same digits for a one-dimensional array that comes in chunks."""
-    state = _new_digest(dtype, (length,))
+def digest_chunks(dtype: np.dtype[Any], shape: tuple[int, ...], chunks: Iterable[Array]) -> str:
+    """Return the same digits for an array that comes in chunks."""
+    state = _new_digest(dtype, shape)
     for chunk in chunks:
-        state.update(np.ascontiguousarray(chunk).view(np.uint8).data)
+        state.update(np.ascontiguousarray(chunk))
     return state.hexdigest()
 
 
@@ -187,11 +183,8 @@ def digest_text(text: str) -> str:
 
 def digest_file(path: Path) -> str:
     """Return 32 hex digits of a file's content."""
-    state = xxhash.xxh3_128()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 22):
-            state.update(chunk)
-    return state.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def _new_digest(dtype: np.dtype[Any], shape: tuple[int, ...]) -> xxhash.xxh3_128:
