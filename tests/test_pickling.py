@@ -7,12 +7,10 @@ import copy
 import pickle
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.close import assert_close
 
 from cfnade import CFNADE, Dataset, synthetic
-from cfnade.inference.predictor import Predictor
 
 SMALL: dict[str, Any] = {"hidden": (6,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
 
@@ -43,24 +41,7 @@ def test_a_copy_answers_the_same(ratings: Dataset, arguments: dict[str, Any]) ->
         assert_close(way.recommend([1, 2], min_ratings=0), listed)
 
 
-def test_a_predictor_too(ratings: Dataset) -> None:
-    asked = CFNADE(side="user", **SMALL).fit(ratings).predictor_
-    found: Predictor = pickle.loads(pickle.dumps(asked))
-    assert_close(found.predict([1, 2], [3, 4]), asked.predict([1, 2], [3, 4]))
-
-
 def test_one_that_was_not_fitted_stays_so() -> None:
     made = pickle.loads(pickle.dumps(CFNADE(side="item", epochs=7)))
     assert (made.side, made.epochs) == ("item", 7)
     assert not hasattr(made, "fitted_")
-
-
-def test_ratings_stay_frozen_and_rows_are_left_behind(ratings: Dataset) -> None:
-    before = len(pickle.dumps(ratings))
-    rows = ratings.rows("item")
-    found: Dataset = pickle.loads(pickle.dumps(ratings))
-    assert len(pickle.dumps(ratings)) == before
-    assert found == ratings
-    assert np.array_equal(found.rows("item").columns, rows.columns)
-    with pytest.raises(ValueError, match="read-only"):
-        found.levels[0] = 1

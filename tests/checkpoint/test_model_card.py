@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from tests.close import assert_close
 
 from cfnade import CFNADE, synthetic
 from cfnade.checkpoint.model_card import CARD, render
-from cfnade.data.synthetic import synthetic_interactions
 
 SMALL: dict[str, Any] = {"side": "user", "hidden": (4,), "epochs": 1, "n_threads": 1}
 
@@ -50,14 +48,6 @@ def test_without_context_the_card_says_so(model: CFNADE, tmp_path: Path) -> None
     assert "The folder contains no ratings." in (tmp_path / CARD).read_text()
 
 
-def test_a_model_of_interactions_has_a_card(tmp_path: Path) -> None:
-    picks = synthetic_interactions(users=40, items=20, per_user=6, seed=1).interactions
-    CFNADE(n_threads=1).fit(picks).save(tmp_path)
-    text = (tmp_path / CARD).read_text()
-    assert "which of 20 items a user interacts with next" in text
-    assert head(text)["license"] == "other"
-
-
 def test_an_edited_card_is_not_replaced(model: CFNADE, tmp_path: Path) -> None:
     model.save(tmp_path)
     path, ours = tmp_path / CARD, (tmp_path / CARD).read_text()
@@ -68,22 +58,6 @@ def test_an_edited_card_is_not_replaced(model: CFNADE, tmp_path: Path) -> None:
         model.save(tmp_path)
         assert path.read_text() == text
         CFNADE.load(tmp_path)
-
-
-def test_a_downloaded_folder_is_loaded_as_it_is(model: CFNADE, tmp_path: Path) -> None:
-    """As huggingface_hub keeps it: links into a store of blobs, beside files of its own."""
-    model.save(tmp_path / "mine")
-    blobs, snapshot = tmp_path / "hub" / "blobs", tmp_path / "hub" / "snapshots" / "0a1b"
-    blobs.mkdir(parents=True)
-    snapshot.mkdir(parents=True)
-    for number, path in enumerate(sorted((tmp_path / "mine").iterdir())):
-        (blobs / str(number)).write_bytes(path.read_bytes())
-        (snapshot / path.name).symlink_to(Path("..") / ".." / "blobs" / str(number))
-    (snapshot / ".gitattributes").write_text("*.safetensors filter=lfs\n")
-    (snapshot / ".cache").mkdir()
-    found = CFNADE.load(snapshot)
-    users, items = [1, 2, 3], [4, 5, 6]
-    assert_close(found.predict(users, items), model.predict(users, items))
 
 
 @pytest.mark.parametrize(

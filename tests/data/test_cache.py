@@ -52,15 +52,11 @@ def touch(path: Path, seconds: int) -> None:
     os.utime(path, (seconds, seconds))
 
 
-def test_a_source_is_parsed_once(source: Parser) -> None:
+def test_a_source_is_parsed_once_for_each_text_of_options(source: Parser) -> None:
     first = cached(source.path, "plain", source)
     again = cached(source.path, "plain", source)
     assert source.calls == 1
     assert first == again == (ratings_of("12345"), "digits")
-
-
-def test_another_way_of_asking_is_another_parse(source: Parser) -> None:
-    cached(source.path, "plain", source)
     cached(source.path, "bins=3", source)
     assert source.calls == 2
 

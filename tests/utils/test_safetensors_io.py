@@ -16,11 +16,7 @@ from cfnade.utils.safetensors_io import (
     Arrays,
     digest,
     digest_chunks,
-    digest_file,
-    digest_text,
     open_arrays,
-    pack,
-    unpack,
     write_arrays,
     write_chunks,
 )
@@ -106,15 +102,6 @@ def test_verification_compares_contents_only_if_asked_for(tmp_path: Path) -> Non
         open_arrays(path, verify=False)
 
 
-def test_strings_are_stored_as_two_arrays() -> None:
-    texts = np.array(["", "é\ud800", "x\n\0", "日本"], object)
-    packed = pack("ids", texts)
-    assert set(packed) == {"ids.bytes", "ids.starts"}
-    assert unpack("ids", packed).tolist() == texts.tolist()
-    numbers = np.arange(3)
-    assert unpack("ids", pack("ids", numbers)) is numbers
-
-
 # -- digests --------------------------------------------------------------------------------------
 
 
@@ -138,9 +125,3 @@ def test_a_digest_depends_on_dtype_shape_and_content() -> None:
     digests += [digest(np.array(t, object)) for t in (["ab", ""], ["a", "b"], ["", "ab"], ["ab"])]
     assert len(set(digests)) == len(digests)
     assert digest(np.arange(12, dtype=np.int32)[::2]) == digest(np.arange(0, 12, 2, dtype=np.int32))
-
-
-def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
-    content = "é" * (3 << 20)  # more than one chunk
-    (tmp_path / "f").write_text(content, encoding="utf-8")
-    assert digest_file(tmp_path / "f") == digest_text(content)

@@ -13,10 +13,8 @@ from annotated_types import Ge, Gt, Le, Len, Lt
 
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.utils.validation import (
-    check_choice,
     check_options,
     check_scalar,
-    describe_unknown,
     options,
 )
 
@@ -67,14 +65,6 @@ def test_errors_name_the_argument_the_value_and_the_rule(
         assert (refusal.value.field, refusal.value.value) == ("width", value)
 
 
-def test_a_choice_is_one_of_the_strings() -> None:
-    assert check_choice("how", "sum", ("sum", "sqrt"), error=ModelError) == "sum"
-    for value in ("mean", "", None, ["sum"], np.array("sum")):
-        with pytest.raises(ModelError) as refusal:
-            check_choice("how", value, ("sum", "sqrt"), error=ModelError)
-        assert str(refusal.value) == f"how (={value!r}) must be one of sum, sqrt"
-
-
 # -- option classes -------------------------------------------------------------------------------
 
 
@@ -112,13 +102,9 @@ def test_fields_and_defaults_become_python_types() -> None:
         ({"patience": 0}, "patience (=0) must be a whole number of at least 1, or None"),
         ({"patience": 0, "rate": 0}, "rate (=0) must be a number above 0"),  # in field order
         ({"schedule": "sine"}, "schedule (='sine') must be one of cosine, linear"),
-        *(
-            (
-                {"sizes": sizes},
-                f"sizes (={sizes!r}) must be a list of at least 1 value, each a whole number of at "
-                "least 1",
-            )
-            for sizes in (500, (), "88", b"8", (8.0,), (8, 0), (True,), None, {8})
+        (
+            {"sizes": (8, 0)},
+            "sizes (=(8, 0)) must be a list of at least 1 value, each a whole number of at least 1",
         ),
     ],
 )
@@ -135,8 +121,6 @@ def test_post_init_of_the_class_sees_checked_fields() -> None:
     for cls in (Example, Derived):
         with pytest.raises(TrainingError, match="patience exceeds epochs"):
             cls(patience=np.int64(6))  # type: ignore[arg-type]
-    with pytest.raises(TrainingError, match=r"gains \(=\(1,\)\) must be a list of 2 values, each"):
-        Derived(gains=(1,))
 
 
 def test_instances_are_frozen_and_take_keywords_only() -> None:
@@ -146,11 +130,16 @@ def test_instances_are_frozen_and_take_keywords_only() -> None:
         Example(3)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("sizes", [500, (), "88", b"8", (8.0,), (True,), None, {8}])
+def test_lists_are_checked_value_by_value(sizes: Any) -> None:
+    with pytest.raises(TrainingError, match=r"training option sizes .* must be a list of"):
+        Example(sizes=sizes)
+
+
 def test_some_fields_are_checked_without_an_instance() -> None:
     assert check_options(Example, {"rate": 1, "sizes": [3]}) == {"rate": 1.0, "sizes": (3,)}
-    with pytest.raises(TrainingError) as refusal:
+    with pytest.raises(TrainingError, match=r"recipe own: training option epochs \(=0\) must be"):
         check_options(Example, {"epochs": 0}, "recipe own: ")
-    assert str(refusal.value).startswith("recipe own: training option epochs (=0) must be")
     with pytest.raises(TrainingError, match="recipe own: unknown training option 'epoch'; did you"):
         check_options(Example, {"epoch": 1}, "recipe own: ")
 
@@ -160,9 +149,3 @@ def test_a_long_value_is_shortened_in_the_message(value: Any) -> None:
     with pytest.raises(ModelError, match=r"888…|000…") as refusal:
         check_scalar("rate", value, float, error=ModelError)
     assert len(str(refusal.value)) < 200
-
-
-def test_an_unknown_name_gets_the_closest_one_or_all() -> None:
-    known = ("learning_rate", "epochs")
-    assert "did you mean 'learning_rate'?" in describe_unknown("option", "learning_rat", known)
-    assert "(known: learning_rate, epochs)" in describe_unknown("option", "x", known)
