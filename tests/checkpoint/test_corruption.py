@@ -115,7 +115,6 @@ OTHER_FEATURES = {"levels": 5, "users": 9, "items": 8, "ratings": 40, "features"
         (put("format", value="something"), "was not written by cfnade"),
         (put("members", 0, "user", "columns", value=10**12), "too large for any machine"),
         (put("members", 0, "user", "hidden", value=[7]), "shape"),
-        (put("members", 0, "user", "hidden", value=None), "hidden"),
         (put("members", 0, "user", "factors", value=3), "arrays"),
         (put("members", 0, "user", "depth", value=3), "unexpected .* 'depth'"),
         (put("members", 0, "user", value={}), "missing .* 'columns'"),
@@ -129,7 +128,6 @@ OTHER_FEATURES = {"levels": 5, "users": 9, "items": 8, "ratings": 40, "features"
         (put("scale", "values", value=[1, 2, 3]), "levels"),
         (put("scale", "values", value=[3, 2, 1]), "ascending"),
         (put("calibration", value={"heat": 1}), "calibration"),
-        (put("context", value=None), "does not describe a model"),
         (put("context", "included", value=False), "lists the files"),
         (put("files", "../secret", value={}), "lists the file '../secret'"),
         (put("files", "model.safetensors", value=None), "does not describe a model"),
@@ -174,7 +172,6 @@ W, COUNTS = "members/0/user/W", "training_counts/item"
         (replaced("extra", lambda _: np.zeros(1, np.float32)), "extra"),
         (replaced(COUNTS, lambda array: -np.ones_like(array)), "training counts must count"),
         (replaced(COUNTS, np.zeros_like), "training counts must count"),
-        (drop(COUNTS), "training counts are of"),
         (replaced("training_counts/user", lambda _: np.ones((9, 10))), "training counts are of"),
         (replaced(COUNTS, lambda _: np.ones((3, 5))), "training counts are float64"),
     ],
@@ -212,7 +209,6 @@ def test_indices_beyond_the_tables_are_refused(tmp_path: Path, column: str, valu
         (pl.DataFrame({"id": [2, 1]}), "are not sorted"),
         (pl.DataFrame({"id": [1.5, 2.5]}), "holds columns"),
         (pl.DataFrame({"id": [1, None]}), "without missing values"),
-        (pl.DataFrame({"name": ["x"]}), "holds columns"),
     ],
 )
 def test_id_tables_that_do_not_fit_are_refused(
@@ -240,7 +236,6 @@ def test_rubbish_with_a_right_digest_is_refused(tmp_path: Path, name: str) -> No
     [
         ("", "is not JSON"),
         ("[1, 2]", "was not written by cfnade"),
-        ('{"model_type": "bert"}', "was not written by cfnade"),
         ("[" * 100_000, "is not JSON"),
         ("\xff\xfe", "is not JSON"),
     ],

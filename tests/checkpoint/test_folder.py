@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.checkpoint.given import Killed, kill_at
 
 from cfnade.checkpoint.folder import commit_files, recover, resolve_file
 
 NAMES = ("a", "b", "c")
-STEPS = ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink")
-
-
-class Killed(BaseException):
-    """Stands for kill -9: from then on nothing reaches the disk, clean-up code included."""
-
-
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[str]:
-    """Let the steps before this one happen and none after. Returns the log of steps."""
-    log: list[str] = []
-
-    def guarded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(log) >= step:
-                raise Killed(name)
-            log.append(name)
-            return real(*args, **kwargs)
-
-        return call
-
-    for name in STEPS:
-        monkeypatch.setattr(os, name, guarded(name, getattr(os, name)))
-    return log
 
 
 def write(folder: Path, contents: dict[str, str]) -> None:

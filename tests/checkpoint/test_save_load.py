@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -21,7 +20,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.checkpoint.given import KINDS, make, ratings, same, weights
+from tests.checkpoint.given import KINDS, Killed, kill_at, make, ratings, same, weights
 from tests.raw_tables import raw_table
 
 from cfnade.checkpoint import drop_context, load, manifest, save
@@ -76,13 +75,6 @@ def test_weights_are_mapped_and_what_is_done_to_them_stays_in_memory(tmp_path: P
             parameter.zero_()
     assert (tmp_path / "model.safetensors").read_bytes() == before
     assert same(load(tmp_path), make())
-
-
-def test_a_loaded_model_stays_what_it_is_when_another_is_saved_in_its_place(tmp_path: Path) -> None:
-    save(make(), tmp_path)
-    loaded = load(tmp_path)
-    save(make(seed=1), tmp_path)
-    assert same(loaded, make())
 
 
 def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
@@ -147,27 +139,6 @@ def test_a_model_that_reads_items_too_is_not_shared_without_its_ratings(tmp_path
 
 
 # -- all or nothing --------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """Stands for kill -9: from then on nothing reaches the disk, clean-up code included."""
-
-
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    done = 0
-
-    def guarded(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal done
-            if done >= step:
-                raise Killed
-            done += 1
-            return real(*args, **kwargs)
-
-        return call
-
-    for name in ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink", "open", "chmod"):
-        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
 
 
 def test_a_kill_at_any_step_leaves_the_old_model_or_the_new(tmp_path: Path) -> None:
