@@ -42,9 +42,15 @@ def test_axe_finds_no_fault(visit_to: Open, picks: str, size: str, scheme: str) 
 
 
 def test_axe_finds_no_fault_without_stars(visit_to: Open, hearts: str) -> None:
-    visit = visit_to(hearts)
-    visit.arrive()
-    assert violations(visit) == []
+    grounds = set()
+    for scheme in ("light", "dark"):
+        visit = visit_to(hearts, color_scheme=scheme)
+        visit.arrive()
+        visit.more("Why").click()
+        expect(visit.page.locator(".reasons li").first).to_be_visible()
+        assert violations(visit) == []
+        grounds.add(visit.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280, 1920])

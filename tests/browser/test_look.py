@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import httpx
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.visit import Visit
 
@@ -31,61 +30,6 @@ def test_nothing_sticks_out_sideways(visit_to: Open, url: str) -> None:
             assert line.evaluate("node => node.offsetHeight") < 70  # no column squeezed to a letter
         assert visit.fits()
         visit.picture(f"width-{width}", whole=True)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_dark_and_light_can_be_read(visit_to: Open, url: str, scheme: str) -> None:
-    visit = visit_to(url, color_scheme=scheme)
-    visit.arrive()
-    page = visit.page
-    visit.more("Why").click()
-    expect(page.locator(".moves li").first).to_be_visible()
-    page.locator("footer summary").click()
-    page.evaluate("scrollTo(0, 0)")
-    visit.picture(scheme)
-    assert hard_to_read(page) == []
-    light = _luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 0.5
-    assert light == (scheme == "light")
-
-
-def hard_to_read(page: Page) -> list[tuple[str, float]]:
-    """Texts with too little contrast, and how much they have."""
-    texts = page.evaluate(_TEXTS)
-    assert len(texts) > 60
-    ratios = [(text, round(_contrast(*colours), 2)) for text, *colours in texts]
-    return [(text, ratio) for text, ratio in ratios if ratio < 4.5]
-
-
-_TEXTS = """(() => {
-  const groundOf = (node) => {
-    for (; node; node = node.parentElement) {
-      const colour = getComputedStyle(node).backgroundColor;
-      if (colour !== "rgba(0, 0, 0, 0)") return colour;
-    }
-  };
-  const out = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const node = walk.currentNode.parentElement;
-    const hidden = !node.checkVisibility() || node.closest(".visually-hidden");
-    if (walk.currentNode.data.trim() && !hidden && !node.closest(":disabled"))
-      out.push([walk.currentNode.data.trim(), getComputedStyle(node).color, groundOf(node)]);
-  }
-  return out;
-})()"""
-
-
-def _luminance(colour: str) -> float:
-    """Of WCAG 2, for an opaque rgb(…)."""
-    assert colour.startswith("rgb("), colour
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-
-
-def _contrast(one: str, other: str) -> float:
-    low, high = sorted([_luminance(one), _luminance(other)])
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_without_motion_nothing_moves(visit_to: Open, url: str) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Open
 from tests.browser.films import ITEM, LOVE, SPACE
-from tests.browser.test_look import hard_to_read
 from tests.browser.visit import Visit
 
 
@@ -149,17 +147,6 @@ def test_another_taste_leads_back_to_the_list(visit_to: Open, picks: str) -> Non
     assert not set(visit.mine()) & set(visit.listed())
 
 
-def test_a_model_without_picks_finds_likes_too(visit: Visit) -> None:
-    page = visit.page
-    visit.more("More like this").click()
-    visit.settled()
-    assert len(visit.listed()) == 20
-    expect(page.locator(".item-card .words").first).to_contain_text("(80")
-    page.click("#back")
-    visit.settled()
-    expect(page.locator("#ranking")).to_be_visible()
-
-
 # -- hearts --------------------------------------------------------------------------------------
 
 
@@ -225,21 +212,6 @@ def test_nothing_speaks_of_stars(visit_to: Open, hearts: str) -> None:
     visit.picture("hearts-narrow", whole=True)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["picks", "hearts"])
-def test_all_of_it_can_be_read(
-    visit_to: Open, request: pytest.FixtureRequest, kind: str, scheme: str
-) -> None:
-    visit = visit_to(request.getfixturevalue(kind), color_scheme=scheme)
-    visit.arrive()
-    page = visit.page
-    visit.changing(page.get_by_role("button", name="Romance", exact=True).click)
-    visit.more("Why").click()
-    expect(page.locator(".reasons li").first).to_be_visible()
-    assert hard_to_read(page) == []
-    visit.picture(f"{kind}-{scheme}", whole=True)
-
-
 def test_picks_as_files(visit_to: Open, hearts: str) -> None:
     visit = _arrived(visit_to, hearts)
     page = visit.page
@@ -257,13 +229,3 @@ def test_picks_as_files(visit_to: Open, hearts: str) -> None:
     told = visit.upload("ratings.csv", "Const,Your Rating,Title,Year\nt1,1,The Matrix,1999\n")
     assert "1 pick imported from IMDb." in told
     assert "Nothing found in this file" in visit.upload("odd.csv", "a,b\n1,2\n")
-
-
-def test_a_reload_keeps_hearts(visit_to: Open, hearts: str) -> None:
-    visit = _arrived(visit_to, hearts)
-    visit.changing(visit.find("Alien").first.click)
-    listed = visit.listed()
-    visit.page.reload()
-    visit.settled()
-    assert (_mine(visit), visit.listed()) == (["Alien 1979"], listed)
-    expect(visit.find("Alien").first).to_contain_text("picked")

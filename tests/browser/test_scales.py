@@ -23,12 +23,6 @@ def half_stars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def ten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(trained(tmp_path_factory.mktemp("films") / "ten", "1-10")) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
 def hundred(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(trained(tmp_path_factory.mktemp("films") / "hundred", "1-100")) as url:
         yield url
@@ -64,19 +58,6 @@ LETTERS = """Date,Name,Year,Letterboxd URI,Rating
 2024-01-02,Brazil,1985,u,0.5
 2024-01-02,Annie Hall,1977,u,3
 """
-
-
-def test_ten_stars(visit_to: Open, ten: str) -> None:
-    visit = _arrived(visit_to, ten)
-    asked = visit.changing(lambda: visit.rate("Alien", 7, of=10))
-    assert [rated["rating"] for rated in asked["ratings"]] == [7]
-    expect(visit.page.locator("#rated label.on")).to_have_count(7)
-    assert all(1 <= score <= 10 for score in visit.scores().values())
-    visit.upload("r.csv", LETTERS)
-    assert [*visit.mine().values()] == ["9", "1", "6", "7"]
-    visit.picture("ten-stars")
-    visit.page.set_viewport_size({"width": 320, "height": 640})
-    assert visit.fits()
 
 
 def test_a_hundred_points_are_a_slider_and_a_number(visit_to: Open, hundred: str) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.conftest import Open, Serve
+from tests.browser.conftest import Open
 from tests.browser.films import LOVE, SPACE, ratings
-from tests.browser.visit import Visit, sent
+from tests.browser.visit import Visit
 from tests.server.given import serving
 
 from cfnade import checkpoint
@@ -193,18 +193,3 @@ def test_books_are_called_books(visit_to: Open, nameless: str) -> None:
     assert not re.search(r"\bfilm|\bItem \d|\bseen\b|watch", said, re.IGNORECASE)
     assert re.fullmatch(r"No\. \d+", visit.listed()[0])
     visit.picture("books")
-
-
-def test_titles_that_are_ids_are_titles(visit_to: Open, serve: Serve, tmp_path: Path) -> None:
-    from tests.browser.films import trained
-
-    visit = visit_to(serve(trained(tmp_path / "titled", ids_are_titles=True)))
-    visit.arrive()
-    page = visit.page
-    visit.more("More like this").click()
-    visit.settled()
-    with page.expect_response("**/explanations") as told:
-        visit.more("Why").click()
-    assert sent(told.value.request)["item"]
-    expect(page.locator(".moves li").first).to_be_visible()
-    assert "Item " not in page.locator("body").inner_text()

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfnade.evaluation import rating_metrics as metrics
-from cfnade.evaluation.rating_metrics import calibration_error, mae, medians, nll, rmse, rps
+from cfnade.evaluation.rating_metrics import (
+    calibration_error,
+    mae,
+    medians,
+    nll,
+    quantiles,
+    rmse,
+    rps,
+)
 from cfnade.exceptions import PredictionError
 
 FloatArray = npt.NDArray[np.float64]
@@ -188,3 +196,20 @@ def test_an_invalid_row_is_named_by_its_index(monkeypatch: pytest.MonkeyPatch) -
     p[4] *= 1.1
     with pytest.raises(PredictionError, match=r"probabilities\[4\] .*sum to 1"):
         nll(p, [0] * 6)
+
+
+def test_quantiles_are_those_of_many_draws() -> None:
+    rng = np.random.default_rng(0)
+    chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
+    draws = np.stack([rng.choice(values, 40_001, p=row) for row in chances])
+    shares = np.array([0.1, 0.5, 0.9])
+    for share, found in zip(shares, quantiles(chances, values, shares), strict=True):
+        sorted_draws = np.sort(draws, 1)[:, int(share * 40_000)]
+        near = np.abs(chances.cumsum(1) - share).min(1) < 0.01  # too close to call by drawing
+        assert (found[~near] == sorted_draws[~near]).all()
+        assert (~near).sum() > 10
+
+
+def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
+    halves, values = np.array([[0.5, 0.5]]), np.array([1.0, 2.0])
+    assert quantiles(halves, values, np.array([0.5, 1.0])).tolist() == [[1.0], [2.0]]

@@ -47,7 +47,7 @@ def main(model: str) -> None:
     from uvicorn import Server
 
     from cfnade.server.app import create_app
-    from cfnade.server.connection import Connection, LimitedConfig
+    from cfnade.server.connection import LimitedConfig
     from cfnade.server.model_registry import ModelRegistry
     from cfnade.server.run import bind
     from cfnade.server.settings import Limits, ServerSettings
@@ -68,9 +68,7 @@ def main(model: str) -> None:
             model_dir=Path(model), store_url=request["store"], allow_hosts=(), limits=limits
         )
         app = create_app(models, settings)
-        config = LimitedConfig(
-            app, limits=limits, http=Connection, ws="none", log_config=None, server_header=False
-        )
+        config = LimitedConfig(app, limits, log_config=None)
         Server(config).run([listener])
         os._exit(0)
 

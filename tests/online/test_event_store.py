@@ -84,16 +84,6 @@ def test_threads_write_through_one_writer_and_lose_nothing(store: EventStore) ->
         assert ratings_of(store, f"p{number}") == expected
 
 
-def test_a_closed_writer_starts_again(store: EventStore) -> None:
-    writer = EventWriter(store)
-    for item in ("1", "2"):
-        future = writer.submit(Event("anna", item, "rating", 4.0))
-        writer.close()  # writes what waits
-        assert future.result(timeout=0).event_id is not None
-    writer.close()
-    assert list(ratings_of(store, "anna")) == ["1", "2"]
-
-
 def test_an_invalid_event_does_not_fail_those_of_others(store: EventStore) -> None:
     writer = EventWriter(store)
     with pytest.raises(StoreError, match="control character"):

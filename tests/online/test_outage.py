@@ -17,8 +17,7 @@ from tests.online.forked_service import Services
 from tests.online.writing import Writers, check_kept, free_port, ready
 from tests.server.given import KINDS, TestClient, server_settings, trained
 
-from cfnade.exceptions import StoreUnavailableError
-from cfnade.online.event_store import Event, EventStore
+from cfnade.online.event_store import EventStore
 from cfnade.server.app import create_app
 from cfnade.server.model_registry import ModelRegistry
 
@@ -79,18 +78,6 @@ def test_a_server_that_goes_away_and_returns_loses_nothing(
         assert client.put(f"{path}/102", json={"rating": 5}).json()["changed"]
         rated = client.get("/users/anna/ratings").json()["ratings"]
         assert [(one["item"], one["rating"]) for one in rated] == [(101, 4.0), (102, 5.0)]
-
-
-def test_the_library_says_it_is_away(switched: tuple[str, Switch]) -> None:
-    place, switch = switched
-    store = EventStore.open(place, create=True)
-    store.append([Event("anna", "1", "rating", 4.0)])
-    switch(False)
-    with pytest.raises(StoreUnavailableError, match="unreachable"):
-        store.append([Event("anna", "2", "rating", 4.0)])
-    switch(True)
-    assert [one.item_id for one in store.ratings("anna")] == ["1"]
-    store.close()
 
 
 @pytest.mark.slow

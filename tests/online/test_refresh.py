@@ -38,7 +38,6 @@ from cfnade.online.publish import (
     rollback,
 )
 from cfnade.online.refresh import FolderBusyError, holdout_split, newest_split, refresh
-from cfnade.utils.files import exclusive
 
 
 @pytest.fixture(scope="module")
@@ -276,16 +275,6 @@ def test_a_kill_at_any_step_of_publishing_leaves_a_whole_model(
     assert new == sorted(new)  # old up to one step, new from then on
     assert new[-1]
     assert not new[0]
-
-
-def test_two_refreshers_at_once_are_one(model: Path, place: str) -> None:
-    come(place)
-    with (
-        exclusive(model / refreshing.LOCK),
-        pytest.raises(TrainingError, match="is training or refreshing it"),
-    ):
-        refresh(model, place, n_threads=1)
-    assert refresh(model, place, tolerance=1.0, n_threads=1).published
 
 
 def test_a_refresh_that_is_killed_holds_nobody_up(model: Path, place: str) -> None:

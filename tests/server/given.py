@@ -24,7 +24,7 @@ from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
 from cfnade.data.validate import build
 from cfnade.server.app import create_app
-from cfnade.server.connection import Connection, LimitedConfig
+from cfnade.server.connection import LimitedConfig
 from cfnade.server.model_registry import ModelRegistry
 from cfnade.server.run import bind
 from cfnade.server.settings import ServerSettings
@@ -170,15 +170,8 @@ def serving(
     registry.load()
     with bind("127.0.0.1", 0) as listener:
         listener.listen()  # who comes before the server is ready waits
-        config = LimitedConfig(
-            create_app(registry, settings),
-            limits=settings.limits,
-            http=Connection,
-            ws="none",
-            log_config=None,
-            server_header=False,
-            h11_max_incomplete_event_size=settings.limits.header_bytes,
-        )
+        app = create_app(registry, settings)
+        config = LimitedConfig(app, settings.limits, log_config=None)
         server = Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

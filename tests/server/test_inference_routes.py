@@ -13,7 +13,6 @@ from tests.close import assert_close
 from tests.server.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
 
 from cfnade import __version__, checkpoint
-from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.predictor import Predictor
 
 
@@ -50,23 +49,6 @@ def test_what_is_special_is_weighed_over_all_items(
     assert [line["item"] for line in found] == sorted(weighed, key=lambda at: -weighed[at])[:7]
     assert [line["score"] for line in found] == pytest.approx([weighed[f["item"]] for f in found])
     assert [line["rank"] for line in found] == [1, 2, 3, 4, 5, 6, 7]
-
-
-def test_quantiles_are_those_of_many_draws() -> None:
-    rng = np.random.default_rng(0)
-    chances, values = rng.dirichlet(np.ones(5), 20), np.arange(1.0, 6.0)
-    draws = np.stack([rng.choice(values, 40_001, p=row) for row in chances])
-    shares = np.array([0.1, 0.5, 0.9])
-    for share, found in zip(shares, quantiles(chances, values, shares), strict=True):
-        sorted_draws = np.sort(draws, 1)[:, int(share * 40_000)]
-        near = np.abs(chances.cumsum(1) - share).min(1) < 0.01  # too close to call by drawing
-        assert (found[~near] == sorted_draws[~near]).all()
-        assert (~near).sum() > 10
-
-
-def test_an_exactly_reached_quantile_is_the_lower_value() -> None:
-    halves, values = np.array([[0.5, 0.5]]), np.array([1.0, 2.0])
-    assert quantiles(halves, values, np.array([0.5, 1.0])).tolist() == [[1.0], [2.0]]
 
 
 def test_new_items_are_predicted_beside_known_ones(client: TestClient, user_model: Path) -> None:
@@ -128,24 +110,6 @@ def test_what_the_model_does_not_know_is_named(client: TestClient) -> None:
     assert_close(answer["predictions"], expected)
 
 
-def test_rankings_are_sorted_by_their_criterion(client: TestClient) -> None:
-    body = {"ratings": rated(history()), "n": 20, "min_ratings": 0}
-    chosen: list[dict[str, Any]] = [
-        {"rank_by": "prediction"},
-        {"rank_by": "threshold", "threshold": 4},
-    ]
-    for how in chosen:
-        items = client.post("/recommendations", json=body | how).json()["items"]
-        scores = [item["score"] for item in items]
-        assert scores == sorted(scores, reverse=True)
-        assert len(scores) == 20
-        if how["rank_by"] == "threshold":
-            chances = [sum(item["probabilities"][3:]) for item in items]
-            assert scores == pytest.approx(chances)
-        if how["rank_by"] == "prediction":
-            assert scores == [item["prediction"] for item in items]
-
-
 def test_thinly_rated_items_are_hidden_and_counted(
     client: TestClient, predictor: Predictor
 ) -> None:
@@ -181,13 +145,6 @@ def test_nothing_rated_is_an_answer_too(client: TestClient) -> None:
     )
 
 
-def test_a_film_of_another_year_is_not_matched(client: TestClient) -> None:
-    name = "The " + TITLES[105].partition(",")[0]  # "Film …, The (1954)"
-    films = [{"title": name, "year": 1954}, {"title": name, "year": 1999}]
-    matches = client.post("/items/match", json={"items": films}).json()["matches"]
-    assert matches == [{"item": 105, "title": TITLES[105]}, None]
-
-
 def test_a_model_without_titles_is_searched_by_id(
     asking: Asking, user_model: Path, tmp_path: Path
 ) -> None:
@@ -213,160 +170,48 @@ def test_versions_and_health(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
 
 
+LISTS, CELLS, WHY = "/recommendations", "/predictions", "/explanations"
+NEW: dict[str, Any] = {"ratings": []}
 REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
-    ("/recommendations", {}, 422, "exactly one of"),
-    ("/recommendations", {"user_id": 7, "ratings": []}, 422, "exactly one of"),
-    ("/recommendations", {"user_id": 9999}, 404, "user 9999 is unknown"),
-    ("/recommendations", {"user_id": "seven"}, 422, "user id 'seven' is a str"),
-    (
-        "/recommendations",
-        {"ratings": [{"item": 101, "rating": 7}]},
-        422,
-        "off the model's scale 1–5",
-    ),
-    ("/recommendations", {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
-    ("/recommendations", {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
-    (
-        "/recommendations",
-        {"ratings": [], "n": 501},
-        422,
-        "n: input should be less than or equal to 500",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "rank_by": "best"},
-        422,
-        "rank_by: input should be 'interaction'",
-    ),
-    ("/recommendations", {"ratings": [], "rank_by": "threshold", "threshold": 9}, 422, "threshold"),
-    (
-        "/recommendations",
-        {"ratings": [], "rank_by": "interaction"},
-        422,
-        "has not learned interactions",
-    ),
-    ("/recommendations", {"ratings": [], "balance": 0.5}, 422, "balance .* needs rank_by="),
-    (
-        "/recommendations",
-        {"ratings": [], "balance": 1.5},
-        422,
-        "balance: input should be less than or equal",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "personalization": -1},
-        422,
-        "personalization: input should be greater than or equal",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "personalization": 2, "rank_by": "threshold"},
-        422,
-        'needs rank_by="prediction"',
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "diversity": -1},
-        422,
-        "diversity: input should be greater",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "candidate_items": []},
-        422,
-        "candidate_items: list should have at least 1 item",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "genres": []},
-        422,
-        "genres: list should have at least 1 item",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "genres": ["Odd"]},
-        422,
-        "unknown genre 'Odd'.* Comedy, Drama",
-    ),
-    (
-        "/recommendations",
-        {"ratings": [], "exclude_items": 5},
-        422,
-        "exclude_items: input should be a valid list",
-    ),
-    (
-        "/recommendations",
-        {"interactions": [101]},
-        422,
-        "interactions: this model knows ratings only; give ratings",
-    ),
-    (
-        "/explanations",
-        {"ratings": [], "item": 101, "target": "interaction"},
-        422,
-        "has not learned interactions",
-    ),
-    (
-        "/explanations",
-        {"ratings": [], "item": 101, "target": "odd"},
-        422,
-        "target: input should be 'rating'",
-    ),
-    ("/recommendations", {"ratings": [], "numbr": 3}, 422, "numbr: extra inputs are not permitted"),
-    ("/predictions", {"ratings": [], "items": [101], "timestamp": 5}, 422, "uses no timestamps"),
-    ("/predictions", {"ratings": []}, 422, "items: field required"),
-    ("/predictions", {"ratings": [], "items": []}, 422, "items: list should have at least 1 item"),
-    (
-        "/predictions",
-        {"ratings": [], "items": [1.5]},
-        422,
-        "valid integer, or input should be a valid",
-    ),
-    ("/explanations", {"ratings": [], "item": 9}, 404, "item 9 is unknown; GET /items"),
-    (
-        "/items/match",
-        {"items": [{"title": ""}]},
-        422,
-        r"items\[0\].title: string should have at least 1",
-    ),
+    (LISTS, {}, 422, "exactly one of"),
+    (LISTS, {"user_id": 7} | NEW, 422, "exactly one of"),
+    (LISTS, {"user_id": 9999}, 404, "user 9999 is unknown"),
+    (LISTS, {"user_id": "seven"}, 422, "user id 'seven' is a str"),
+    (LISTS, {"ratings": [{"item": 101, "rating": 7}]}, 422, "off the model's scale 1–5"),
+    (LISTS, {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
+    (LISTS, {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
+    (LISTS, {"interactions": [101]}, 422, "interactions: this model knows ratings only"),
+    (LISTS, NEW | {"n": 501}, 422, "n: .* 500"),
+    (LISTS, NEW | {"rank_by": "best"}, 422, "rank_by: .* 'interaction'"),
+    (LISTS, NEW | {"rank_by": "threshold", "threshold": 9}, 422, "threshold"),
+    (LISTS, NEW | {"rank_by": "interaction"}, 422, "has not learned interactions"),
+    (LISTS, NEW | {"balance": 0.5}, 422, "balance .* needs rank_by="),
+    (LISTS, NEW | {"balance": 1.5}, 422, "balance: "),
+    (LISTS, NEW | {"personalization": -1}, 422, "personalization: "),
+    (LISTS, NEW | {"diversity": -1}, 422, "diversity: "),
+    (LISTS, NEW | {"candidate_items": []}, 422, "candidate_items: .* at least 1"),
+    (LISTS, NEW | {"genres": []}, 422, "genres: .* at least 1"),
+    (LISTS, NEW | {"genres": ["Odd"]}, 422, "unknown genre 'Odd'.* Comedy, Drama"),
+    (LISTS, NEW | {"exclude_items": 5}, 422, "exclude_items: .* list"),
+    (LISTS, NEW | {"numbr": 3}, 422, "numbr: extra inputs"),
+    (WHY, NEW | {"item": 101, "target": "interaction"}, 422, "has not learned interactions"),
+    (WHY, NEW | {"item": 101, "target": "odd"}, 422, "target: .* 'rating'"),
+    (WHY, NEW | {"item": 9}, 404, "item 9 is unknown; GET /items"),
+    (CELLS, NEW | {"items": [101], "timestamp": 5}, 422, "uses no timestamps"),
+    (CELLS, NEW, 422, "items: field required"),
+    (CELLS, NEW | {"items": []}, 422, "items: .* at least 1"),
+    (CELLS, NEW | {"items": [1.5]}, 422, "valid integer, or input should be a valid"),
+    ("/items/match", {"items": [{"title": ""}]}, 422, r"items\[0\].title: .* at least 1"),
 ]
-
-
+HEARTS: dict[str, Any] = {"interactions": []}
 OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
-    (
-        "/predictions",
-        {"interactions": [], "items": [101]},
-        422,
-        "no ratings to predict; POST /recommendations",
-    ),
-    ("/predictions", {"user_id": 7, "items": [101]}, 422, "no ratings to predict"),
-    (
-        "/recommendations",
-        {"ratings": rated(history())},
-        422,
-        "ratings: this model knows interactions only; give",
-    ),
-    ("/recommendations", {"interactions": [], "user_id": 7}, 422, "exactly one of"),
-    (
-        "/recommendations",
-        {"interactions": [101, TITLES[101]]},
-        422,
-        r"interactions\[1\]: item .* is rated more than once",
-    ),
-    (
-        "/recommendations",
-        {"interactions": [{"item": 101}]},
-        422,
-        r"interactions\[0\]: input should be a valid",
-    ),
-    ("/recommendations", {"interactions": [], "rank_by": "prediction"}, 422, "predicts no ratings"),
-    ("/recommendations", {"interactions": [], "balance": 0.5}, 422, "concerns ratings"),
-    (
-        "/explanations",
-        {"interactions": [], "item": 101, "target": "rating"},
-        422,
-        "predicts no ratings",
-    ),
+    (CELLS, HEARTS | {"items": [101]}, 422, "no ratings to predict; POST /recommendations"),
+    (LISTS, {"ratings": rated(history())}, 422, "ratings: this model knows interactions only"),
+    (LISTS, {"interactions": [101, TITLES[101]]}, 422, r"interactions\[1\]: .* more than once"),
+    (LISTS, {"interactions": [{"item": 101}]}, 422, r"interactions\[0\]: "),
+    (LISTS, HEARTS | {"rank_by": "prediction"}, 422, "predicts no ratings"),
+    (LISTS, HEARTS | {"balance": 0.5}, 422, "concerns ratings"),
+    (WHY, HEARTS | {"item": 101, "target": "rating"}, 422, "predicts no ratings"),
 ]
 
 

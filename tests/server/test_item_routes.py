@@ -52,23 +52,6 @@ def test_who_has_said_nothing_is_told_what_is_usual(client_of: ClientOf, kind: s
         assert film["prediction"] == pytest.approx(usual, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["item", "both", "bare", "lists"])
-def test_every_kind_of_model_says_what_is_usual(client_of: ClientOf, kind: str) -> None:
-    person = {"user_id": 1} if not KINDS[kind].new_people else {"ratings": rated(history())}
-    listed = client_of(kind).post("/recommendations", json={**person, "n": 3}).json()["items"]
-    for film in listed:
-        assert sum(film["baseline"]) == pytest.approx(1)
-
-
-def test_without_stars_nothing_is_usual(client_of: ClientOf) -> None:
-    listed = (
-        client_of("hearts")
-        .post("/recommendations", json={"interactions": [101], "n": 3})
-        .json()["items"]
-    )
-    assert [film["baseline"] for film in listed] == [None] * 3
-
-
 def test_genres_are_told(client: TestClient) -> None:
     body = {"ratings": [], "n": 40, "min_ratings": 0}
     for film in client.post("/recommendations", json=body).json()["items"]:

@@ -131,9 +131,3 @@ def test_a_store_that_is_away_hides_no_other_metric(caplog: pytest.LogCaptureFix
         ("cfnade_user_requests_total", (("in_model", "false"),)): 1,
     }
     assert "cfnade_store_events cannot be read" in caplog.text
-
-
-def test_figures_are_not_for_everybody(asking: Asking, user_model: Path) -> None:
-    with asking(user_model, api_key="k") as client:
-        assert client.get("/metrics").status_code == 401
-        assert client.get("/metrics", headers={"authorization": "Bearer k"}).status_code == 200

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import anyio
-import httpx
 import hypothesis
 import pytest
 import schemathesis
@@ -14,13 +12,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi as whole
 from fastapi.routing import APIRoute
 from schemathesis import GenerationMode
-from tests.server.given import ModelOf, TestClient, history, rated, server_settings
+from tests.server.given import ModelOf, TestClient, server_settings
 
 from cfnade.online.event_store import Event, EventStore
 from cfnade.server.app import create_app
 from cfnade.server.auth import Authenticator
 from cfnade.server.model_registry import ModelRegistry
-from cfnade.server.settings import Limits
 
 OPERATIONS = [
     ("POST", "/predictions"),
@@ -220,92 +217,3 @@ def all_routes(app: FastAPI) -> list[Any]:
         elif getattr(route, "methods", None):
             found.append(route)
     return found
-
-
-# -- every status that the schema names ----------------------------------------------------------
-
-BODIES: dict[str, dict[str, Any]] = {
-    "/predictions": {"ratings": rated(history()), "items": [101]},
-    "/recommendations": {"ratings": rated(history())},
-    "/explanations": {"ratings": rated(history()), "item": 101},
-    "/items-to-rate": {"ratings": rated(history())},
-    "/items/match": {"items": []},
-}
-
-
-def app_for(models: ModelRegistry, status: int) -> FastAPI:
-    """A service that gives the status."""
-    limits = {
-        408: Limits(body_seconds=0.05),
-        413: Limits(body_bytes=2),
-        504: Limits(work_seconds=0.0),
-    }.get(status, Limits())
-    registry = ModelRegistry(models.model_dir) if status == 503 else models  # not loaded
-    settings = server_settings(models.model_dir, api_key=KEY, limits=limits)
-    return create_app(registry, settings)
-
-
-def status_of(app: FastAPI, method: str, path: str, status: int) -> Any:
-    """The answer to a request that deserves the status."""
-    headers = {} if status == 401 else {"x-api-key": KEY}
-    if status == 403:
-        token = Authenticator(KEY).issue_token("anna", 60)
-        headers = {"authorization": f"Bearer {token}"}
-    if status == 408:
-        return anyio.run(never_sent, app, path, headers)
-    client = TestClient(app)
-    if method == "GET":
-        unknown = "no such item" if status == 404 else "101"
-        path, params = path.format(item_id=unknown), {"limit": 0, "n": 0} if status == 422 else {}
-        return client.get(path, params=params, headers=headers)
-    body = {422: {"odd": 1}}.get(status, BODIES[path])
-    if status in (403, 404):
-        others = {name: value for name, value in body.items() if name != "ratings"}
-        body = others | {"user_id": 999}
-    return client.post(path, json=body, headers=headers)
-
-
-async def never_sent(app: Any, path: str, headers: dict[str, str]) -> httpx.Response:
-    """The answer to a body that begins and does not go on."""
-    given = {"content-type": "application/json", "transfer-encoding": "chunked", **headers}
-    said: list[Any] = []
-    began = False
-
-    async def receive() -> dict[str, Any]:
-        nonlocal began
-        if began:
-            await anyio.sleep_forever()
-        began = True
-        return {"type": "http.request", "body": b"{", "more_body": True}
-
-    async def send(message: Any) -> None:
-        said.append(message)
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": path,
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-    }
-    await app(scope, receive, send)
-    return httpx.Response(said[0]["status"], headers=said[0]["headers"], content=said[1]["body"])
-
-
-def test_every_status_in_the_schema_can_be_met(user_model: Path) -> None:
-    models = loaded(user_model)
-    statuses = (200, 401, 403, 404, 408, 413, 422, 503, 504)
-    apps = {status: app_for(models, status) for status in statuses}
-    paths = apps[200].openapi()["paths"]
-    met = 0
-    for path, path_operations in paths.items():
-        for method, operation in path_operations.items():
-            for status, documented in operation["responses"].items():
-                if status in ("403", "404") and path not in [one for _, one in OPERATIONS[:4]]:
-                    continue  # of routes with users; the others have the keys of all
-                answer = status_of(apps[int(status)], method.upper(), path, int(status))
-                assert answer.status_code == int(status), (method, path, status, answer.text)
-                assert answer.headers["content-type"] in documented["content"]
-                met += 1
-    # inference, match, search, similar items, map, model, health
-    assert met == 4 * 9 + 7 + 5 + 5 + 4 + 4 + 2

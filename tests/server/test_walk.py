@@ -15,7 +15,7 @@ import cfnade
 ROOT = str(Path(cfnade.__file__).parent)
 MAX_SERVER = 9, 30
 """Modules and functions of the service that are entered for a list of a new user."""
-MAX_ALL = 40, 156
+MAX_ALL = 40, 160
 """The same with inference, components and kernels."""
 
 

@@ -194,42 +194,48 @@ def _begin_sqlite(connection: Connection) -> None:
 
 # -- errors ---------------------------------------------------------------------------------------
 
-_FULL = re.compile("disk is full|no space left|disk I/O error|could not extend file", re.I)
-_LOCKED = re.compile("database (?:table )?is locked|database is busy", re.I)
-_READ_ONLY = re.compile("readonly|read-only|unable to open|permission denied", re.I)
-_REFUSED = re.compile("password|authentication|role .* does not exist|database .* does not exist")
-_BROKEN = re.compile("not a database|malformed|file is encrypted", re.I)
+_EXPLANATIONS: list[tuple[str, type[StoreError], str]] = [
+    (
+        "not a database|malformed|file is encrypted",
+        StoreError,
+        "is not a store, or is damaged ({reason}); check the path",
+    ),
+    (
+        "disk is full|no space left|disk I/O error|could not extend file",
+        StoreUnavailableError,
+        "the disk is full ({reason}); acknowledged ratings are stored, this one is not: free some "
+        "space and send it again",
+    ),
+    (
+        "database (table )?is locked|database is busy",
+        StoreUnavailableError,
+        "another program has locked the file for more than {timeout} s; try again, or end that "
+        "program",
+    ),
+    (
+        "readonly|read-only|unable to open|permission denied",
+        StoreError,
+        "cannot be opened or written ({reason}); check permissions",
+    ),
+    (
+        "password|authentication|(role|database) .* does not exist",
+        StoreError,
+        "the server refused the connection ({reason}); check the user, the password (or the "
+        "environment variable PGPASSWORD) and the name of the database",
+    ),
+]
+"""What a driver's reason contains, the error, and its message."""
 
 
 def _translate(error: SQLAlchemyError, name: str) -> StoreError:
     """Return an error with the driver's reason, without the statement and its values."""
-    reason = _reason(error)
-    if _BROKEN.search(reason):
-        return StoreError(f"{name}: is not a store, or is damaged ({reason}); check the path")
-    if _FULL.search(reason):
-        return StoreUnavailableError(
-            f"{name}: the disk is full ({reason}); acknowledged ratings are stored, this one is "
-            "not: free some space and send it again"
-        )
-    if _LOCKED.search(reason):
-        return StoreUnavailableError(
-            f"{name}: another program has locked the file for more than {_TIMEOUT} s; try again, "
-            "or end that program"
-        )
-    if _READ_ONLY.search(reason):
-        return StoreError(f"{name}: cannot be opened or written ({reason}); check permissions")
-    if _REFUSED.search(reason):
-        return StoreError(
-            f"{name}: the server refused the connection ({reason}); check the user, the password "
-            "(or the environment variable PGPASSWORD) and the name of the database"
-        )
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [""]
+    reason = re.sub(r"^.*?(?:FATAL|ERROR):\s*", "", lines[0].strip())[:200]
+    for pattern, kind, text in _EXPLANATIONS:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return kind(f"{name}: {text.format(reason=reason, timeout=_TIMEOUT)}")
     if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
         return StoreUnavailableError(f"{name}: the database is unreachable ({reason}); try again")
     return StoreError(f"{name}: the database refused the statement ({reason})")
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [""]
-    return re.sub(r"^.*?(?:FATAL|ERROR):\s*", "", lines[0].strip())[:200]

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Select,
     Table,
     Text,
     bindparam,
@@ -101,8 +102,9 @@ _LATEST = (
     .limit(1)
 )
 _OF_USERS = (
-    select(*(EVENTS.c[name] for name in ("user_id", "item_id", "type", "rating")))
-    .add_columns(EVENTS.c.timestamp, EVENTS.c.id)
+    select(
+        *(EVENTS.c[name] for name in ("user_id", "item_id", "type", "rating", "timestamp", "id"))
+    )
     .where(EVENTS.c.user_id.in_(bindparam("users", expanding=True)))
     .order_by(EVENTS.c.timestamp, EVENTS.c.id)
 )
@@ -203,11 +205,12 @@ class EventStore(Database):
         validate_id(item_id, "item")
         columns = {"title": title, "genres": "|".join(genres) or None}
         values = {name: value for name, value in columns.items() if value is not None}
+        of_item = ITEMS.c.item_id == item_id
         with self.write() as connection:
-            if connection.execute(_select_item(item_id)).first() is None:
+            if connection.execute(select(ITEMS).where(of_item)).first() is None:
                 connection.execute(ITEMS.insert().values(item_id=item_id, **values))
             elif values:
-                connection.execute(update(ITEMS).where(ITEMS.c.item_id == item_id).values(values))
+                connection.execute(update(ITEMS).where(of_item).values(values))
 
     def erase_user(self, user_id: str) -> Erasure:
         """Erase everything about a user, also from the files of the database.
@@ -268,23 +271,24 @@ class EventStore(Database):
             return {}
         query = select(ITEMS.c.item_id, ITEMS.c.title).where(ITEMS.c.item_id.in_(item_ids))
         with self.read() as connection:
-            return dict(connection.execute(query).tuples().all())
+            return {row.item_id: row.title for row in connection.execute(query)}
 
     def has_ratings(self) -> bool:
         """Return whether any event is a rating."""
-        with self.read() as connection:
-            query = select(EVENTS.c.id).where(EVENTS.c.type == "rating").limit(1)
-            return connection.execute(query).first() is not None
+        return self._scalar(select(EVENTS.c.id).where(EVENTS.c.type == "rating").limit(1)) > 0
 
     def n_events(self) -> int:
         """Return the number of events."""
-        with self.read() as connection:
-            return int(connection.execute(select(func.count()).select_from(EVENTS)).scalar_one())
+        return self._scalar(select(func.count()).select_from(EVENTS))
 
     def last_event_id(self) -> int:
         """Return the number of the newest event, 0 if there is none."""
+        return self._scalar(select(func.max(EVENTS.c.id)))
+
+    def _scalar(self, query: Select[Any]) -> int:
+        """Return the number that a query finds, 0 if it finds none."""
         with self.read() as connection:
-            return int(connection.execute(select(func.max(EVENTS.c.id))).scalar() or 0)
+            return int(connection.execute(query).scalar() or 0)
 
     def count_erased(self, user_ids: Iterable[object], since: int) -> int:
         """Return how many of these users were erased at a time or later."""
@@ -372,7 +376,3 @@ def _current(events: Iterable[Any], before: int | None) -> list[StoredRating]:
             if event_type != "withdrawal":
                 current[item_id] = StoredRating(item_id, rating, timestamp, event_id)
     return list(current.values())[-MAX_USER_ITEMS:]
-
-
-def _select_item(item_id: str) -> Any:
-    return select(ITEMS.c.item_id).where(ITEMS.c.item_id == item_id)

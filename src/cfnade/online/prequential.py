@@ -92,20 +92,25 @@ def log_predictions(store: EventStore, predictions: dict[int, LoggedPrediction])
 
 def predicted_ratings(store: EventStore, *, limit: int | None = None) -> pl.DataFrame:
     """Return the newest ratings with a logged prediction, in their order."""
-    columns = PREDICTIONS.c
+    schema = {
+        PREDICTIONS.c.event_id: pl.Int64,
+        EVENTS.c.timestamp: pl.Int64,
+        EVENTS.c.rating: pl.Float64,
+        PREDICTIONS.c.prediction: pl.Float64,
+        PREDICTIONS.c.user_in_model: pl.Boolean,
+        PREDICTIONS.c.model: pl.String,
+    }
     query = (
-        select(columns.event_id, EVENTS.c.timestamp, EVENTS.c.rating)
-        .add_columns(columns.prediction, columns.user_in_model, columns.model)
-        .join(EVENTS, EVENTS.c.id == columns.event_id)
+        select(*schema)
+        .join(EVENTS, EVENTS.c.id == PREDICTIONS.c.event_id)
         .where(EVENTS.c.type == "rating")
-        .order_by(columns.event_id.desc())
+        .order_by(PREDICTIONS.c.event_id.desc())
         .limit(limit)
     )
-    types = [pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean, pl.String]
-    schema = dict(zip([column.name for column in query.selected_columns], types, strict=True))
     with store.read() as connection:
         rows = [tuple(row) for row in connection.execute(query)]
-    return pl.DataFrame(rows, schema, orient="row").reverse()
+    names = {column.name: dtype for column, dtype in schema.items()}
+    return pl.DataFrame(rows, names, orient="row").reverse()
 
 
 # -- summary --------------------------------------------------------------------------------------
@@ -150,31 +155,29 @@ def summarize(store: EventStore) -> StoreSummary:
     """Count the contents of a store."""
     columns, count = EVENTS.c, func.count()
     with store.read() as connection:
-        types = select(columns.type, count).group_by(columns.type)
-        n_of_type = {name: int(n) for name, n in connection.execute(types)}
-        sources = select(columns.source, count).group_by(columns.source).order_by(columns.source)
-        n_of_source = {str(name): int(n) for name, n in connection.execute(sources)}
-        totals = select(
-            func.count(columns.user_id.distinct()),
-            func.count(columns.item_id.distinct()),
-            func.min(columns.timestamp),
-            func.max(columns.timestamp),
-        )
-        n_users, n_items, first, last = connection.execute(totals).one()
+
+        def counts_by(column: Any) -> dict[str, int]:
+            query = select(column, count).group_by(column).order_by(column)
+            return {name: int(n) for name, n in connection.execute(query)}
+
+        types, sources = counts_by(columns.type), counts_by(columns.source)
+        distinct = [func.count(column.distinct()) for column in (columns.user_id, columns.item_id)]
+        times = func.min(columns.timestamp), func.max(columns.timestamp)
+        n_users, n_items, first, last = connection.execute(select(*distinct, *times)).one()
         n_erased = connection.execute(select(count).select_from(ERASED_USERS)).scalar_one()
     predicted = predicted_ratings(store)
     return StoreSummary(
         store=store.name,
-        n_events=sum(n_of_type.values()),
+        n_events=sum(types.values()),
         n_users=n_users,
         n_items=n_items,
-        n_ratings=n_of_type.get("rating", 0),
-        n_interactions=n_of_type.get("interaction", 0),
-        n_withdrawals=n_of_type.get("withdrawal", 0),
+        n_ratings=types.get("rating", 0),
+        n_interactions=types.get("interaction", 0),
+        n_withdrawals=types.get("withdrawal", 0),
         n_erased_users=n_erased,
         first=first,
         last=last,
-        sources=n_of_source,
+        sources=sources,
         online_error=_online_error(predicted.tail(WINDOW)),
         models=[
             {"model": rows["model"][0], "n_ratings": rows.height, "rmse": _rmse(rows)}

@@ -136,7 +136,11 @@ def _refresh(
         if _read_rejected(model_dir) == attempt:
             return RefreshResult(False, f"{_UNCHANGED}, which was worse")
     ratings = current_ratings(fitted, store)
-    _require_ratings_of_model(ratings, fitted, store, model_dir)
+    if len(ratings) < _MIN_RATINGS or 2 * len(ratings) < len(fitted.context):
+        raise TrainingError(
+            f"{store.name}: has {len(ratings):,} ratings, and {model_dir} was trained on "
+            f"{len(fitted.context):,}; import those first: cfnade store import {store.name} RATINGS"
+        )
     split = holdout_split(ratings, fitted)
     extended = fitted.extend(split.train)
     context = split.train.concat(split.fold_in)
@@ -145,34 +149,35 @@ def _refresh(
     log(f"{count_of(len(ratings), 'rating')}; current model: RMSE {before:.4f} on the newest")
     candidate = _continue_training(fitted, split, epochs, n_threads, log)
     after = evaluate(replace(candidate, context=context), targets).rmse
-    result = RefreshResult(
-        published=True,
-        reason=f"RMSE {after:.4f} on the newest ratings, {before:.4f} before",
+    reason = f"RMSE {after:.4f} on the newest ratings, {before:.4f} before"
+    is_worse = after > before + tolerance
+    is_published = not is_worse or n_erased > 0
+    if not is_published:
+        reason += ": worse, so the model stays"
+        write_text(model_dir / _REJECTED, json.dumps(attempt) + "\n")
+    else:
+        if is_worse:  # a model without the erased users is published in any case
+            reason += f": worse, published to erase {count_of(n_erased, 'user')}"
+        if is_worse and fitted.interaction_model is None:
+            reason += ", with the old weights"
+            model = replace(extended, context=ratings, calibration=fitted.calibration)
+        else:
+            model = refit_closed_form(candidate, ratings)
+        note = {"store": {"event_id": last_event, "timestamp": now, "url": store.name}}
+        publish(replace(model, metadata=model.metadata | note), model_dir)
+        _delete_versions_of_erased_users(model_dir, store, log)
+        log(f"published {fingerprint(model_dir)}")
+    old = fitted.context
+    return RefreshResult(
+        published=is_published,
+        reason=reason,
         rmse_before=before,
         rmse_after=after,
         n_ratings=len(ratings),
-        n_new_users=_count_new(ratings, fitted, "user"),
-        n_new_items=_count_new(ratings, fitted, "item"),
+        n_new_users=int((match_tables(ratings.user_ids, old.user_ids) < 0).sum()),
+        n_new_items=int((match_tables(ratings.item_ids, old.item_ids) < 0).sum()),
+        seconds=time.monotonic() - start,
     )
-    is_worse = after > before + tolerance
-    if is_worse and not n_erased:
-        write_text(model_dir / _REJECTED, json.dumps(attempt) + "\n")
-        reason = f"{result.reason}: worse, so the model stays"
-        seconds = time.monotonic() - start
-        return replace(result, published=False, reason=reason, seconds=seconds)
-    if is_worse:  # a model without the erased users is published in any case
-        erased = count_of(n_erased, "user")
-        result = replace(result, reason=f"{result.reason}: worse, published to erase {erased}")
-    if is_worse and fitted.interaction_model is None:
-        result = replace(result, reason=f"{result.reason}, with the old weights")
-        model = replace(extended, context=ratings, calibration=fitted.calibration)
-    else:
-        model = refit_closed_form(candidate, ratings)
-    note = {"store": {"event_id": last_event, "timestamp": now, "url": store.name}}
-    publish(replace(model, metadata=model.metadata | note), model_dir)
-    _delete_versions_of_erased_users(model_dir, store, log)
-    log(f"published {fingerprint(model_dir)}")
-    return replace(result, seconds=time.monotonic() - start)
 
 
 def _read_rejected(model_dir: Path) -> Any:
@@ -183,27 +188,17 @@ def _read_rejected(model_dir: Path) -> Any:
 
 
 def _require_refreshable(fitted: FittedModel, model_dir: Path) -> None:
+    if fitted.predicts_ratings and fitted.has_context and not fitted.needs_times:
+        return
+    option = ""
     if not fitted.predicts_ratings:
-        raise TrainingError(
-            f"{model_dir}: is a model of interactions, which cannot be refreshed; train it again: "
-            f"cfnade train store:STORE --implicit --out {model_dir} --overwrite"
-        )
-    if not fitted.has_context or fitted.needs_times:
+        reason, option = "is a model of interactions", " --implicit"
+    else:
         reason = "depends on timestamps" if fitted.needs_times else "was saved without its ratings"
-        raise TrainingError(
-            f"{model_dir}: {reason}, so it cannot be refreshed; train it again: cfnade train "
-            f"store:STORE --out {model_dir} --overwrite"
-        )
-
-
-def _require_ratings_of_model(
-    ratings: Dataset, fitted: FittedModel, store: EventStore, model_dir: Path
-) -> None:
-    if len(ratings) < _MIN_RATINGS or 2 * len(ratings) < len(fitted.context):
-        raise TrainingError(
-            f"{store.name}: has {len(ratings):,} ratings, and {model_dir} was trained on "
-            f"{len(fitted.context):,}; import those first: cfnade store import {store.name} RATINGS"
-        )
+    raise TrainingError(
+        f"{model_dir}: {reason}, so it cannot be refreshed; train it again: cfnade train "
+        f"store:STORE{option} --out {model_dir} --overwrite"
+    )
 
 
 # -- erased users ---------------------------------------------------------------------------------
@@ -252,11 +247,6 @@ def current_ratings(fitted: FittedModel, store: EventStore) -> Dataset:
             texts[is_missing] = np.asarray(earlier, object)[places[is_missing]]
             merged[name] = texts
     return ratings.replace(**merged)
-
-
-def _count_new(ratings: Dataset, fitted: FittedModel, axis: Any) -> int:
-    """Return how many users or items the model does not have."""
-    return int((match_tables(ratings.ids(axis), fitted.context.ids(axis)) < 0).sum())
 
 
 def holdout_split(ratings: Dataset, fitted: FittedModel) -> Split:
@@ -329,9 +319,9 @@ def _continue_training(
             calibration_of_new=fitted.calibration_of_new,
         )
     names = ("run_config", "auto", "arguments")
-    facts = {name: fitted.metadata[name] for name in names if name in fitted.metadata}
+    metadata = {name: fitted.metadata[name] for name in names if name in fitted.metadata}
     run = model.metadata["run"] | {"settings": fitted.metadata["run"]["settings"]}
-    return replace(model, side=fitted.side, metadata=model.metadata | facts | {"run": run})
+    return replace(model, side=fitted.side, metadata=model.metadata | metadata | {"run": run})
 
 
 def refit_closed_form(fitted: FittedModel, ratings: Dataset) -> FittedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ from cfnade.server.settings import ServerSettings
 from cfnade.server.worker_pool import WorkerPool
 
 PAGE = Path(__file__).parent / "page"
+_REVALIDATED = {"cache-control": "no-cache"}
+"""Browsers ask at each visit whether a file has changed."""
 _MIN_COMPRESSED = 500
 """Bytes from which compression pays: lists shrink to a fifth."""
 
@@ -79,7 +82,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.callback(state.pool.close)
         if state.user_ratings is not None:
-            await stack.enter_async_context(state.user_ratings.closing())
+            stack.push_async_callback(asyncio.to_thread, state.user_ratings.close)
         await stack.enter_async_context(state.registry.watch(state.settings.watch))
         yield
 
@@ -99,7 +102,7 @@ def _add_page(app: FastAPI) -> None:
     """Add the page and the documentation."""
 
     async def index(_: Request) -> Response:
-        return FileResponse(PAGE / "index.html", headers={"cache-control": "no-cache"})
+        return FileResponse(PAGE / "index.html", headers=_REVALIDATED)
 
     async def docs(_: Request) -> Response:
         page = get_swagger_ui_html(
@@ -119,11 +122,11 @@ def _add_page(app: FastAPI) -> None:
 
 
 class PageFiles(StaticFiles):
-    """The files of the page, which browsers ask for again at each visit."""
+    """The files of the page."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
-        response.headers["cache-control"] = "no-cache"
+        response.headers.update(_REVALIDATED)
         return response
 
 

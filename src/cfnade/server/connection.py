@@ -27,13 +27,22 @@ _WARN_SECONDS = 60.0
 
 
 class LimitedConfig(Config):
-    """uvicorn's settings with our limits: what every connection gets to see."""
+    """Settings of uvicorn for a service with limits."""
 
-    def __init__(self, *args: Any, limits: Limits, **options: Any) -> None:
-        # Each turn of the event loop accepts as many connections as the backlog holds, before any
-        # is counted: a small one keeps a burst from using up all file descriptors.
-        options["backlog"] = min(128, limits.connections)
-        super().__init__(*args, **options)
+    def __init__(self, app: Any, limits: Limits, **options: Any) -> None:
+        super().__init__(
+            app,
+            http=Connection,
+            ws="none",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=limits.header_bytes,
+            # Each turn of the event loop accepts as many connections as the backlog holds, before
+            # any is counted: a small one keeps a burst from using up all file descriptors.
+            backlog=min(128, limits.connections),
+            **options,
+        )
         self.limits = limits
         self.warned_at = float("-inf")
 

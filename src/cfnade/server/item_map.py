@@ -1,7 +1,7 @@
-"""A map of items: vectors laid out in two dimensions, like ones near each other.
+"""A map of items: vectors laid out in the plane, similar ones close together.
 
-Exact t-SNE (van der Maaten and Hinton, 2008) of a few hundred items, begun from their two principal
-components and without chance: the same vectors give the same map.
+Exact t-SNE (van der Maaten and Hinton, 2008) of a few hundred items. It starts from the two
+principal components instead of random positions: the same vectors give the same map.
 """
 
 from __future__ import annotations
@@ -14,77 +14,76 @@ from cfnade.inference.predictor import Predictor
 
 FloatArray = npt.NDArray[np.float64]
 
-_NEAR = 15.0
-"""About how many neighbours each item tries to keep (perplexity)."""
-_EARLY, _ROUNDS = 80, 300
-"""Rounds in which groups form, and rounds in all."""
-_PULL = 12.0
-"""How much stronger neighbours attract each other in early rounds."""
+_PERPLEXITY = 15.0
+_EARLY_STEPS, _STEPS = 80, 300
+_EARLY_EXAGGERATION = 12.0
 
 
 def item_map(predictor: Predictor, n: int) -> tuple[IntArray, FloatArray]:
-    """The n best known items, and places between 0 and 1 (n, 2), like ones near each other."""
-    best = np.argsort(-predictor.item_counts, kind="stable")[:n]
-    return best, embed_in_plane(predictor.item_vectors[best])
+    """Return the n items with most ratings, and their positions between 0 and 1, (n, 2)."""
+    items = np.argsort(-predictor.item_counts, kind="stable")[:n]
+    return items, embed_in_plane(predictor.item_vectors[items])
 
 
 def embed_in_plane(vectors: npt.NDArray[np.floating]) -> FloatArray:
-    """Places between 0 and 1 of vectors (n, D). Returns (n, 2)."""
+    """Return positions between 0 and 1, (n, 2), of vectors (n, D)."""
     n = len(vectors)
     if n < 4:
         return np.stack([np.linspace(0.2, 0.8, n), np.full(n, 0.5)], 1)
-    made = vectors.astype(np.float64)
-    places = 1e-2 * _components(made)
-    nearness, moved, gains = _nearness(made), np.zeros((n, 2)), np.ones((n, 2))
-    rate = max(n / _PULL, 20.0)
-    for step in range(_ROUNDS):
-        pull, keep = (_PULL, 0.5) if step < _EARLY else (1.0, 0.8)
-        slope = _slope(pull * nearness, places)
-        gains = np.where(slope * moved > 0, gains * 0.8, gains + 0.2).clip(0.01)
-        moved = keep * moved - rate * gains * slope
-        places = places + moved
-        places -= places.mean(0)
-    low, high = places.min(0), places.max(0)
-    return np.asarray((places - low) / np.maximum(high - low, 1e-12))
+    vectors = vectors.astype(np.float64)
+    positions = 1e-2 * _principal_components(vectors)
+    affinities, steps, gains = _affinities(vectors), np.zeros((n, 2)), np.ones((n, 2))
+    learning_rate = max(n / _EARLY_EXAGGERATION, 20.0)
+    for step in range(_STEPS):
+        is_early = step < _EARLY_STEPS
+        exaggeration, momentum = (_EARLY_EXAGGERATION, 0.5) if is_early else (1.0, 0.8)
+        gradient = _gradient(exaggeration * affinities, positions)
+        gains = np.where(gradient * steps > 0, gains * 0.8, gains + 0.2).clip(0.01)
+        steps = momentum * steps - learning_rate * gains * gradient
+        positions = positions + steps
+        positions -= positions.mean(0)
+    low, high = positions.min(0), positions.max(0)
+    return np.asarray((positions - low) / np.maximum(high - low, 1e-12))
 
 
-def _components(vectors: FloatArray) -> FloatArray:
-    """The two principal components, of standard deviation 1; the largest of each is positive."""
-    centred = vectors - vectors.mean(0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    places = np.zeros((len(vectors), 2))
-    first = centred @ axes[:2].T
-    places[:, : first.shape[1]] = first
-    largest = places[np.abs(places).argmax(0), [0, 1]]
-    return np.asarray(places * np.where(largest < 0, -1, 1) / np.maximum(places.std(0), 1e-12))
+def _principal_components(vectors: FloatArray) -> FloatArray:
+    """Return the first two, (n, 2), of standard deviation 1; the largest value is positive."""
+    centered = vectors - vectors.mean(0)
+    _, _, axes = np.linalg.svd(centered, full_matrices=False)
+    scores = np.zeros((len(vectors), 2))
+    projected = centered @ axes[:2].T
+    scores[:, : projected.shape[1]] = projected
+    largest = scores[np.abs(scores).argmax(0), [0, 1]]
+    return np.asarray(scores * np.where(largest < 0, -1, 1) / np.maximum(scores.std(0), 1e-12))
 
 
-def _distances(points: FloatArray) -> FloatArray:
-    """Squared, of all pairs. Returns (n, n)."""
+def _squared_distances(points: FloatArray) -> FloatArray:
+    """Return those of all pairs, (n, n)."""
     squares = np.square(points).sum(1)
     return np.asarray((squares[:, None] + squares - 2 * points @ points.T).clip(0))
 
 
-def _nearness(vectors: FloatArray) -> FloatArray:
-    """Shares (n, n) of nearness: bells around each item, as wide as it takes to hold _NEAR."""
-    far, n = _distances(vectors), len(vectors)
-    np.fill_diagonal(far, np.inf)
-    far -= far.min(1, keepdims=True)
+def _affinities(vectors: FloatArray) -> FloatArray:
+    """Return joint probabilities (n, n) of neighbors: Gaussians with the same perplexity."""
+    distances, n = _squared_distances(vectors), len(vectors)
+    np.fill_diagonal(distances, np.inf)
+    distances -= distances.min(1, keepdims=True)
     low, high = np.full(n, 1e-6), np.full(n, 1e6)
-    target = np.log(min(_NEAR, (n - 1) / 2))
-    for _ in range(60):
-        sharp = np.sqrt(low * high)
-        shares = np.exp(-far * sharp[:, None])
-        shares /= shares.sum(1, keepdims=True)
-        entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum(1)
-        low, high = np.where(entropy > target, sharp, low), np.where(entropy > target, high, sharp)
-    both = shares + shares.T
-    return np.asarray(both / both.sum())
+    target = np.log(min(_PERPLEXITY, (n - 1) / 2))
+    for _ in range(60):  # bisection of each item's precision
+        precision = np.sqrt(low * high)
+        conditional = np.exp(-distances * precision[:, None])
+        conditional /= conditional.sum(1, keepdims=True)
+        entropy = -(conditional * np.log(np.maximum(conditional, 1e-300))).sum(1)
+        is_wide = entropy > target
+        low, high = np.where(is_wide, precision, low), np.where(is_wide, high, precision)
+    joint = conditional + conditional.T
+    return np.asarray(joint / joint.sum())
 
 
-def _slope(wanted: FloatArray, places: FloatArray) -> FloatArray:
-    """Of the divergence between wanted nearness and that of the places. Returns (n, 2)."""
-    near = 1 / (1 + _distances(places))
-    np.fill_diagonal(near, 0)
-    force = (wanted - near / near.sum()) * near
-    return np.asarray(4 * (force.sum(1)[:, None] * places - force @ places))
+def _gradient(affinities: FloatArray, positions: FloatArray) -> FloatArray:
+    """Return the gradient (n, 2) of the divergence between affinities of vectors and positions."""
+    kernel = 1 / (1 + _squared_distances(positions))
+    np.fill_diagonal(kernel, 0)
+    force = (affinities - kernel / kernel.sum()) * kernel
+    return np.asarray(4 * (force.sum(1)[:, None] * positions - force @ positions))

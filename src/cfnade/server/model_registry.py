@@ -120,36 +120,30 @@ class LoadedModel:
 
     def warm_up(self) -> None:
         """Compute and compile everything that is needed once, so that no request waits for it."""
-        _query_everything(self.predictor)
-        self.index_titles()
-
-    def index_titles(self) -> None:
-        """Build the title indices, which take longer than the rest of the warm-up."""
-        if self.predictor.catalog.titles is not None:
-            self.predictor.catalog.certain("a")
-            self.predictor.catalog.search("a", 1)
-        self.sample_profiles  # noqa: B018  # cached when first read
-
-
-def _query_everything(predictor: Predictor) -> None:
-    """Compile kernels, or read them from the cache, and fill what is computed once."""
-    fitted, first = predictor.fitted, np.zeros(1, np.int64)
-    predictor.genres  # noqa: B018  # cached when first read
-    rated = {predictor.items.raw(0): predictor.scale.values[0]}
-    users: list[dict[str, Any]] = [{"history": rated}] if fitted.takes_histories else []
-    if fitted.has_context:
-        users.append({"user": predictor.users.raw(0)})
-    if fitted.needs_times:
+        predictor, fitted = self.predictor, self.predictor.fitted
+        predictor.genres  # noqa: B018  # cached when first read
+        item, first = predictor.items.raw(0), np.zeros(1, np.int64)
+        users: list[dict[str, Any]] = []
+        if fitted.takes_histories:
+            users.append({"history": {item: predictor.scale.values[0]}})
         if fitted.has_context:
-            predictor.predicted(first, **users[-1], timestamp=0)
-        return
-    with suppress(PredictionError):  # a model without vectors of items
-        predictor.similar_items(predictor.items.raw(0), n=1)
-    for user in users:
-        predictor.ranked(**user, n=1)
-        if fitted.predicts_ratings:
-            predictor.predicted(first, **user)
-        predictor.explain(item=predictor.items.raw(0), **user)
+            users.append({"user": predictor.users.raw(0)})
+        if fitted.needs_times:
+            if fitted.has_context:
+                predictor.predicted(first, **users[-1], timestamp=0)
+        else:
+            with suppress(PredictionError):  # a model without vectors of items
+                predictor.similar_items(item, n=1)
+            for user in users:
+                predictor.ranked(**user, n=1)
+                if fitted.predicts_ratings:
+                    predictor.predicted(first, **user)
+                predictor.explain(item=item, **user)
+        # Last, the indices of titles, which take longer than the rest.
+        if predictor.catalog.titles is not None:
+            predictor.catalog.certain("a")
+            predictor.catalog.search("a", 1)
+        self.sample_profiles  # noqa: B018  # cached when first read
 
 
 class ModelRegistry:

@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from cfnade.exceptions import CfnadeError
 from cfnade.server.app import create_app
-from cfnade.server.connection import Connection, LimitedConfig
+from cfnade.server.connection import LimitedConfig
 from cfnade.server.metrics import SHARED_DIR
 from cfnade.server.middleware import ACCESS_LOG
 from cfnade.server.model_registry import ModelRegistry
@@ -68,8 +68,8 @@ def run_server(settings: ServerSettings) -> None:
         one_process = settings.workers == 1
         config = _config(settings, registry if one_process else None)
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        _log.info("%s: on http://%s:%d (stop with Ctrl-C)", settings.model_dir, shown, port)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _log.info("%s: on http://%s (stop with Ctrl-C)", settings.model_dir, address)
         if one_process:
             # uvicorn raises the signal again once all is finished; here it is no error.
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -126,17 +126,11 @@ def _app(settings: ServerSettings, registry: ModelRegistry | None) -> FastAPI:
 def _config(settings: ServerSettings, registry: ModelRegistry | None) -> LimitedConfig:
     return LimitedConfig(
         partial(_app, settings, registry),
-        limits=settings.limits,
+        settings.limits,
         factory=True,
         workers=settings.workers,
-        http=Connection,
-        ws="none",
         lifespan="on",
         log_config=_LOGGING,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=settings.limits.header_bytes,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_worker_healthcheck=_STARTUP_SECONDS,
     )

@@ -84,8 +84,8 @@ class ServerSettings(BaseModel, frozen=True):
         """Refuse to open stored ratings to every web page: an error if no key protects them."""
         if self.store_url is None or self.api_key is not None:
             return
-        named = {"--allow-origin": self.allow_origins, "--allow-host": self.allow_hosts}
-        for option, values in named.items():
+        options = {"--allow-origin": self.allow_origins, "--allow-host": self.allow_hosts}
+        for option, values in options.items():
             if ANY in values:
                 raise CfnadeError(
                     f"{option} {ANY} with --store and without a key lets every web page that you "

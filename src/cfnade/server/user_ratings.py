@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -58,14 +58,6 @@ class UserRatings:
         self._readers = WorkerPool(limits.model_copy(update={"threads": _READERS}))
         self._writer, self._prequential_log = EventWriter(self.store), PrequentialLog(self.store)
 
-    @asynccontextmanager
-    async def closing(self) -> AsyncIterator[None]:
-        """Close the store at the end."""
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(self.close)
-
     def close(self) -> None:
         """Write what waits, then close the store."""
         self._writer.close()
@@ -83,7 +75,7 @@ class UserRatings:
         """Write events; log what the model would have predicted for new ratings."""
         with _store_errors():
             futures = [self._writer.submit(event) for event in events]
-            results = [await self._written(future) for future in futures]
+            results = [await self._result(future) for future in futures]
         for event, result in zip(events, results, strict=True):
             self._log_prediction(model, event, result)
         return results
@@ -157,7 +149,7 @@ class UserRatings:
         with _store_errors():
             return await self._readers.run(function, *args)
 
-    async def _written(self, future: Future[AppendResult]) -> AppendResult:
+    async def _result(self, future: Future[AppendResult]) -> AppendResult:
         try:
             async with asyncio.timeout(self._limits.work_seconds):
                 return await asyncio.wrap_future(future)

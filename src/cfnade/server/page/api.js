@@ -2,7 +2,7 @@
 
 import { byId } from "./dom.js";
 
-const PATIENCE = 20_000; // milliseconds until a request is given up
+const TIMEOUT = 20_000; // milliseconds until a request is given up
 const KEY = "cfnade-key";
 
 export class Problem extends Error {
@@ -14,48 +14,48 @@ export class Problem extends Error {
 
 /** GET, or POST where there is a body, unless a method is named. Rejects with AbortError once the
  * signal is aborted. */
-export async function call(path, { body, signal, ...how } = {}) {
-  for (let tries = 0; ; tries += 1) {
-    const { ok, status, said } = await send(path, body, signal, how);
+export async function call(path, { body, signal, ...options } = {}) {
+  for (let attempt = 0; ; attempt += 1) {
+    const { ok, status, payload } = await send(path, body, signal, options);
     signal?.throwIfAborted();
-    if (ok) return said;
+    if (ok) return payload;
     if (status === 401) await askForKey();
-    else if ((status === 429 || status === 503) && tries < 2) await pause(500 * 2 ** tries);
-    else throw new Problem(said.detail || `The server answered with an error (${status}).`, status);
+    else if ((status === 429 || status === 503) && attempt < 2) await pause(500 * 2 ** attempt);
+    else throw new Problem(payload.detail || `The server answered with an error (${status}).`, status);
   }
 }
 
-const pause = (wait) => new Promise((done) => setTimeout(done, wait));
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-async function send(path, body, signal, { method = body ? "POST" : "GET", headers: more = {} }) {
-  const headers = key ? { Authorization: `Bearer ${key}`, ...more } : { ...more };
+async function send(path, body, signal, { method = body ? "POST" : "GET", headers: extra = {} }) {
+  const headers = key ? { Authorization: `Bearer ${key}`, ...extra } : { ...extra };
   if (body) headers["Content-Type"] = "application/json";
-  const watch = new AbortController();
-  const stop = () => watch.abort();
-  const timer = setTimeout(stop, PATIENCE);
+  const timeout = new AbortController();
+  const abort = () => timeout.abort();
+  const timer = setTimeout(abort, TIMEOUT);
   signal?.throwIfAborted();
-  signal?.addEventListener("abort", stop);
+  signal?.addEventListener("abort", abort);
   try {
     const options = { method, headers, body: JSON.stringify(body) };
-    const answer = await fetch(path, { ...options, signal: watch.signal });
-    const none = (error) => (answer.ok ? Promise.reject(error) : {});
-    const said = answer.status === 204 ? {} : await answer.json().catch(none);
-    return { ok: answer.ok, status: answer.status, said };
+    const answer = await fetch(path, { ...options, signal: timeout.signal });
+    const onBadJson = (error) => (answer.ok ? Promise.reject(error) : {});
+    const payload = answer.status === 204 ? {} : await answer.json().catch(onBadJson);
+    return { ok: answer.ok, status: answer.status, payload };
   } catch {
     signal?.throwIfAborted();
-    if (watch.signal.aborted) throw new Problem("The server took too long to answer.");
+    if (timeout.signal.aborted) throw new Problem("The server took too long to answer.");
     if (navigator.onLine === false) throw new Problem("You are offline. Your ratings are kept here.");
     throw new Problem("The server cannot be reached. Is it still running?");
   } finally {
     clearTimeout(timer);
-    signal?.removeEventListener("abort", stop);
+    signal?.removeEventListener("abort", abort);
   }
 }
 
 // -- the key: kept for this tab only, or for this page where storage is refused --
 
 let key = null;
-let asking = null;
+let keyDialog = null;
 
 try {
   key = sessionStorage.getItem(KEY);
@@ -65,7 +65,7 @@ try {
 
 /** One dialogue, however many requests wait for it. */
 function askForKey() {
-  asking ??= new Promise((done) => {
+  keyDialog ??= new Promise((resolve) => {
     const dialog = byId("key");
     if (key) byId("key-note").textContent = "The server did not accept that key.";
     byId("key-form").onsubmit = (event) => {
@@ -80,11 +80,11 @@ function askForKey() {
     };
     dialog.oncancel = (event) => event.preventDefault(); // nothing works without it
     dialog.onclose = () => {
-      asking = null;
-      done();
+      keyDialog = null;
+      resolve();
     };
     byId("key-text").value = "";
     dialog.showModal();
   });
-  return asking;
+  return keyDialog;
 }

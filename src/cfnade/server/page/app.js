@@ -11,12 +11,12 @@ import { mountRecommendations } from "./recommendations.js";
 import { openState } from "./state.js";
 
 /** Show what went wrong, with a way on; null takes it away. */
-function trouble(error, retry) {
+function showError(error, retry) {
   const box = byId("error");
   box.hidden = error === null;
   if (error === null) return;
-  const again = el("button", { onclick: retry }, "Try again");
-  box.replaceChildren(el("p", {}, error.message), again);
+  const retryButton = el("button", { onclick: retry }, "Try again");
+  box.replaceChildren(el("p", {}, error.message), retryButton);
 }
 
 async function start() {
@@ -24,10 +24,10 @@ async function start() {
   try {
     model = await call("model");
   } catch (error) {
-    trouble(error, start);
+    showError(error, start);
     return;
   }
-  trouble(null);
+  showError(null);
   const scale = makeScale(model);
   const words = itemWords(model);
   fillWords(words);
@@ -39,7 +39,7 @@ async function start() {
     if (!model.capabilities.new_users) return user === null ? null : { user_id: user };
     return scale.person(ratings.slice(0, model.limits.ratings));
   };
-  const parts = { model, scale, store, words, personOf, onTrouble: trouble };
+  const parts = { model, scale, store, words, personOf, onTrouble: showError };
   const { name, n_items: items } = model;
   const rated = model.capabilities.ratings ? `, rated from ${scale.low} to ${scale.high}` : "";
   byId("about").textContent = `The model “${name}” knows ${plural(items, words.one, words.many)}${rated}.`;
@@ -49,35 +49,35 @@ async function start() {
     byId("views").hidden = true;
     return;
   }
-  let begin = () => {};
+  let startRating = () => {};
   if (model.capabilities.new_users) {
     await mountShare(parts);
-    begin = mountRatings(parts);
+    startRating = mountRatings(parts);
     mountImports(parts);
     mountOnboarding(parts);
     mountSignIn(parts);
   } else mountKnown(store);
-  mountViews({ ...parts, begin });
+  mountViews({ ...parts, begin: startRating });
 }
 
 /** The list, what was kept for later, and the map. */
-function mountViews({ store, begin, ...parts }) {
-  const look = mountRecommendations({ store, ...parts });
-  const turn = (view) => {
+function mountViews({ store, begin: startRating, ...parts }) {
+  const showList = mountRecommendations({ store, ...parts });
+  const showView = (view) => {
     for (const node of byId("views").children)
       node.setAttribute("aria-pressed", String(node.dataset.view === view));
     byId("list").hidden = view === "map";
     byId("map").hidden = view !== "map";
     showMap(view === "map");
-    if (view !== "map") look(view);
+    if (view !== "map") showList(view);
   };
   const onRate = (film) => {
-    turn("list");
-    begin(film);
+    showView("list");
+    startRating(film);
   };
   const showMap = mountItemMap({ store, ...parts, onRate });
   for (const node of byId("views").children)
-    node.addEventListener("click", () => turn(node.dataset.view));
+    node.addEventListener("click", () => showView(node.dataset.view));
   const count = () => (byId("later-count").textContent = store.state.later.length || "");
   store.listen(count);
   count();
@@ -95,7 +95,7 @@ function mountKnown(store) {
       store.set({ user: number });
     } catch (error) {
       if (error.status === 422 && number !== text) store.set({ user: text });
-      else trouble(error, choose);
+      else showError(error, choose);
     }
   };
   byId("known-id").value = user === null ? "" : String(user);

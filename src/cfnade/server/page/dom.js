@@ -24,19 +24,19 @@ export function announce(text) {
 
 export function debounce(work, wait) {
   let timer = 0;
-  return (...given) => {
+  return (...values) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...given), wait);
+    timer = setTimeout(() => work(...values), wait);
   };
 }
 
 /** Put nodes into this order without moving the focused one: moving it would lose the focus. */
 export function arrange(parent, nodes) {
   for (const child of [...parent.children]) if (!nodes.includes(child)) child.remove();
-  const held = nodes.findIndex((node) => node.contains(document.activeElement));
+  const focused = nodes.findIndex((node) => node.contains(document.activeElement));
   nodes.forEach((node, place) => {
-    if (place < held) nodes[held].before(node);
-    else if (place > held) parent.append(node);
+    if (place < focused) nodes[focused].before(node);
+    else if (place > focused) parent.append(node);
   });
 }
 
@@ -44,9 +44,9 @@ export function arrange(parent, nodes) {
 export function glide(before) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   for (const [node, top] of before) {
-    const moved = node.isConnected ? top - node.getBoundingClientRect().top : 0;
-    if (Math.abs(moved) > 1)
-      node.animate([{ transform: `translateY(${moved}px)` }, { transform: "none" }], {
+    const offset = node.isConnected ? top - node.getBoundingClientRect().top : 0;
+    if (Math.abs(offset) > 1)
+      node.animate([{ transform: `translateY(${offset}px)` }, { transform: "none" }], {
         duration: 260,
         easing: "ease-out",
       });

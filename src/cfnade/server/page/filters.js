@@ -4,16 +4,16 @@ import { byId, el, on } from "./dom.js";
 
 // Each step changes about as many films as the one before: chances to be picked differ a
 // thousandfold, those to be liked hardly, so the steps towards liking lie close to 1.
-const TASTES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
-const OWN = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
+const BALANCES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
+const PERSONALIZATIONS = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
 
-const TASTE = {
+const BALANCE_KNOB = {
   title: "What should come first?",
   ends: ["Likely picks", "Highest ratings"],
   sides: ["towards picks", "towards ratings"],
   middle: "picked and liked",
   range: [-2, 6],
-  ask: (knob) => ({ balance: TASTES[knob + 2] }),
+  ask: (knob) => ({ balance: BALANCES[knob + 2] }),
   note: (knob) =>
     ({
       "-2": "What people like you pick: ranked by the chance that it is your next.",
@@ -21,22 +21,22 @@ const TASTE = {
       6: "What you would rate highest: ranked by the chance that you rate it highly.",
     })[knob] ?? `Ranked by both; ${knob < 0 ? "picks count" : "your rating counts"} more.`,
 };
-const PERSONAL = {
+const PERSONAL_KNOB = {
   title: "How much of you?",
   ends: ["Everybody’s favourites", "Special to you"],
   sides: ["towards everybody", "towards you"],
   middle: "expected rating",
   range: [-4, 4],
-  ask: (knob) => ({ personalization: OWN[knob + 4] }),
+  ask: (knob) => ({ personalization: PERSONALIZATIONS[knob + 4] }),
   note: (knob) =>
     ({
       "-4": "Ranked by how people in general rated them.",
       0: "Ranked by the expected rating.",
-    })[knob] ?? `What you would rate differently from others counts ${OWN[knob + 4]} times.`,
+    })[knob] ?? `What you would rate differently from others counts ${PERSONALIZATIONS[knob + 4]} times.`,
 };
 
 /** Without ratings there is nothing to weigh. */
-const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? TASTE : PERSONAL) : null);
+const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? BALANCE_KNOB : PERSONAL_KNOB) : null);
 
 /** The part of a request that says it; the middle says nothing. */
 export function rankingOptions({ knob, genres, decades, thin, away }, model) {
@@ -66,8 +66,8 @@ export function mountFilters({ model, store }) {
   });
   on("no-chips", "click", () => store.set({ genres: [], decades: [] }));
   const show = () => {
-    const { genres: some, decades: times } = store.state;
-    byId("no-chips").hidden = some.length + times.length === 0;
+    const { genres: activeGenres, decades: activeDecades } = store.state;
+    byId("no-chips").hidden = activeGenres.length + activeDecades.length === 0;
     for (const node of [...genres, ...decades]) node.show();
   };
   store.listen(show);
@@ -80,11 +80,11 @@ function mountKnob({ title, ends, sides, middle, note, range }, store) {
   byId("knob-title").textContent = title;
   [byId("knob-from").textContent, byId("knob-to").textContent] = ends;
   const show = () => {
-    const { knob: at } = store.state;
-    byId("knob-note").textContent = note(at);
-    const most = Math.abs(range[at < 0 ? 0 : 1]);
-    const side = sides[at < 0 ? 0 : 1];
-    knob.setAttribute("aria-valuetext", at ? `${side}, ${Math.abs(at)} of ${most}` : middle);
+    const { knob: position } = store.state;
+    byId("knob-note").textContent = note(position);
+    const limit = Math.abs(range[position < 0 ? 0 : 1]);
+    const side = sides[position < 0 ? 0 : 1];
+    knob.setAttribute("aria-valuetext", position ? `${side}, ${Math.abs(position)} of ${limit}` : middle);
   };
   if (store.state.knob < range[0] || store.state.knob > range[1]) store.note({ knob: 0 });
   knob.value = String(store.state.knob);
@@ -100,8 +100,8 @@ function chip(kind, value, label, store) {
   const node = el("button", {}, label);
   node.show = () => node.setAttribute("aria-pressed", String(store.state[kind].includes(value)));
   node.addEventListener("click", () => {
-    const others = store.state[kind].filter((one) => one !== value);
-    store.set({ [kind]: others.length === store.state[kind].length ? [...others, value] : others });
+    const remaining = store.state[kind].filter((active) => active !== value);
+    store.set({ [kind]: remaining.length === store.state[kind].length ? [...remaining, value] : remaining });
   });
   return node;
 }

@@ -1,6 +1,6 @@
 // The model's rating scale: its levels, how they are written and how other scales map to it.
 
-const PARTS = [
+const CONFIDENCE = [
   [0.17, "quite sure"],
   [0.215, "fairly sure"],
   [0.265, "not so sure"],
@@ -32,12 +32,12 @@ export function makeScale({ capabilities: { ratings: starred }, scale }) {
     text: (x) => String(Number(x.toFixed(2))),
     show: (x) => x.toFixed(span > 20 ? 0 : 1),
     /** A change with its sign, to as many digits as the greatest of its company needs. */
-    signed: (x, most) => {
-      const size = Math.abs(x).toFixed(most < span / 40 ? 3 : span > 20 ? 1 : 2);
+    signed: (x, limit) => {
+      const size = Math.abs(x).toFixed(limit < span / 40 ? 3 : span > 20 ? 1 : 2);
       return Number(size) === 0 ? "±0" : (x > 0 ? "+" : "−") + size;
     },
     /** How sure, from the spread of the distribution beside the width of the scale. */
-    sure: (std) => PARTS.find(([most]) => std / span < most)[1],
+    sure: (std) => CONFIDENCE.find(([limit]) => std / span < limit)[1],
     /** What a rating is called aloud. */
     spoken: (x) => `${Number(x.toFixed(2))} of ${high}`,
     /** Somebody with these films, as the service takes them. */
@@ -50,17 +50,17 @@ export function makeScale({ capabilities: { ratings: starred }, scale }) {
 
 /** At most `most` bars: neighbouring levels of a long scale share one. Each with its chance for the
     visitor and for people in general. */
-export function bars(values, probabilities, usual, most = 20) {
-  const width = Math.ceil(values.length / most);
-  const out = [];
+export function bars(values, probabilities, baseline, limit = 20) {
+  const width = Math.ceil(values.length / limit);
+  const groups = [];
   for (let from = 0; from < values.length; from += width) {
     const levels = values.slice(from, from + width);
-    const over = (chances) => chances.slice(from, from + width).reduce((sum, p) => sum + p, 0);
+    const sum = (chances) => chances.slice(from, from + width).reduce((sum, p) => sum + p, 0);
     const first = String(levels[0]);
     const last = String(levels[levels.length - 1]);
-    out.push({ label: first === last ? first : `${first} to ${last}`, chance: over(probabilities), usual: over(usual) });
+    groups.push({ label: first === last ? first : `${first} to ${last}`, chance: sum(probabilities), usual: sum(baseline) });
   }
-  return out;
+  return groups;
 }
 
 // -- What an item is called, and what people do with it: film, book, song … or simply item.
@@ -79,7 +79,7 @@ const VERBS = {
   restaurant: ["been to", "visit"],
 };
 
-const many = (one) =>
+const pluralOf = (one) =>
   /[^aeiou]y$/.test(one) ? `${one.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(one) ? `${one}es` : `${one}s`;
 const upper = (text) => text[0].toUpperCase() + text.slice(1);
 
@@ -87,9 +87,9 @@ export function itemWords({ item_name: noun }) {
   const [done, act] = VERBS[noun] ?? ["tried", "try"];
   return {
     one: noun,
-    many: many(noun),
+    many: pluralOf(noun),
     a: /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`,
-    Many: upper(many(noun)),
+    Many: upper(pluralOf(noun)),
     done,
     Later: `${upper(act)} later`,
   };

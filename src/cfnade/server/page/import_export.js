@@ -4,20 +4,20 @@ import { call } from "./api.js";
 import { announce, byId, el, on, plural } from "./dom.js";
 import { called } from "./format.js";
 
-const LARGEST = 8_000_000; // bytes
-const CHUNK = 500; // films in one question, as many as a list may have
-const LONGEST = 200; // characters of a title
+const MAX_FILE_SIZE = 8_000_000; // bytes
+const BATCH_SIZE = 500; // films in one question, as many as a list may have
+const MAX_TITLE_LENGTH = 200; // characters of a title
 
 export function mountImports({ model, scale, store, words }) {
   const file = byId("file");
   on("import", "click", () => file.click());
   file.addEventListener("change", async () => {
-    const [chosen] = file.files;
-    if (!chosen) return;
-    report(`Reading ${chosen.name} …`);
+    const [selected] = file.files;
+    if (!selected) return;
+    report(`Reading ${selected.name} …`);
     try {
-      const { rows, source } = understand(parse(await textOf(chosen)), scale.starred);
-      finish(await resolve(rows, scale), source, { model, scale, store, words });
+      const { rows, source } = understand(parse(await textOf(selected)), scale.starred);
+      takeOver(await resolve(rows, scale), source, { model, scale, store, words });
     } catch (error) {
       report(error.message);
     }
@@ -29,7 +29,7 @@ export function mountImports({ model, scale, store, words }) {
 function save(ratings, scale) {
   const range = `${scale.low}-${scale.high}`;
   const columns = ["item", "title", "rating", "scale"].slice(0, scale.starred ? 4 : 2);
-  const lines = ratings.map((one) => columns.map((name) => ({ ...one, scale: range })[name]));
+  const lines = ratings.map((entry) => columns.map((name) => ({ ...entry, scale: range })[name]));
   const text = write([columns, ...lines]);
   const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   el("a", { href: url, download: `my-${scale.noun}s.csv` }).click();
@@ -38,12 +38,12 @@ function save(ratings, scale) {
 
 // -- reading --
 
-async function textOf(chosen) {
-  if (chosen.size > LARGEST) throw new Error(`${chosen.name} is too large for a file of ratings.`);
-  const bytes = await chosen.arrayBuffer();
+async function textOf(selected) {
+  if (selected.size > MAX_FILE_SIZE) throw new Error(`${selected.name} is too large for a file of ratings.`);
+  const bytes = await selected.arrayBuffer();
   const text = decode(bytes);
   if (text.startsWith("PK\u0003"))
-    throw new Error(`${chosen.name} is a zip archive: unpack it and choose ratings.csv inside.`);
+    throw new Error(`${selected.name} is a zip archive: unpack it and choose ratings.csv inside.`);
   return text;
 }
 
@@ -73,9 +73,9 @@ export function understand(lines, starred) {
         : "Nothing found in this file. Its first line must name the column title.",
     );
   const rows = lines.slice(1).map((line) => {
-    const cell = (place) => (line[place] ?? "").trim().slice(0, LONGEST);
+    const cell = (place) => (line[place] ?? "").trim().slice(0, MAX_TITLE_LENGTH);
     const year = /^\d{4}$/.test(cell(places.year)) ? Number(cell(places.year)) : null;
-    const film = { item: cell(places.item), title: bare(cell(places.title), source), year };
+    const film = { item: cell(places.item), title: withoutSeries(cell(places.title), source), year };
     if (!starred) return { ...film, rating: 1, range: null };
     const given = cell(rating) === "" ? NaN : Number(cell(rating).replace(",", "."));
     return { ...film, rating: given, range: source?.range ?? rangeOf(cell(at("scale"))) };
@@ -84,7 +84,7 @@ export function understand(lines, starred) {
 }
 
 /** Goodreads puts the series behind a title: "Emma (Classics, #4)". */
-const bare = (title, source) =>
+const withoutSeries = (title, source) =>
   source?.name === "Goodreads" ? title.replace(/\s*\([^()]*#[^()]*\)$/, "") : title;
 
 /** Goodreads writes 0 for a book on the shelf that was not rated: no fault of the line. */
@@ -99,24 +99,24 @@ function rangeOf(text) {
 
 /** Ratings of the films found, and the names of those that were not or had no usable rating. */
 async function resolve(rows, scale) {
-  const out = { found: new Map(), lost: [], bad: [] };
+  const result = { found: new Map(), lost: [], bad: [] };
   const usable = rows.filter(({ rating, range, ...row }) => {
     const [low, high] = range ?? [scale.low, scale.high];
     const fine = rating >= low && rating <= high;
-    if (!fine) out.bad.push(nameOf(row));
+    if (!fine) result.bad.push(nameOf(row));
     return fine;
   });
-  for (let from = 0; from < usable.length; from += CHUNK) {
-    const some = usable.slice(from, from + CHUNK);
-    const films = await lookUp(some, scale);
-    some.forEach((row, at) => {
+  for (let from = 0; from < usable.length; from += BATCH_SIZE) {
+    const batch = usable.slice(from, from + BATCH_SIZE);
+    const films = await lookUp(batch, scale);
+    batch.forEach((row, at) => {
       const [low, high] = row.range ?? [scale.low, scale.high];
       const { item, title } = films[at] ?? {};
-      if (item === undefined) out.lost.push(nameOf(row));
-      else out.found.set(item, { item, title, rating: scale.from(row.rating, low, high) });
+      if (item === undefined) result.lost.push(nameOf(row));
+      else result.found.set(item, { item, title, rating: scale.from(row.rating, low, high) });
     });
   }
-  return out;
+  return result;
 }
 
 const nameOf = ({ item, title, year }) =>
@@ -134,29 +134,29 @@ async function lookUp(rows, scale) {
 
 async function byIds(rows, scale) {
   const ids = rows.map(({ item }) => (/^-?\d{1,15}$/.test(item) ? Number(item) : item));
-  const asked = ids.filter((id) => id !== "");
-  const known = new Map();
-  if (asked.length) {
-    const all = { candidate_items: asked, n: asked.length, exclude_seen: false, min_ratings: 0 };
+  const queried = ids.filter((id) => id !== "");
+  const itemsById = new Map();
+  if (queried.length) {
+    const all = { candidate_items: queried, n: queried.length, exclude_seen: false, min_ratings: 0 };
     const { items } = await call("recommendations", { body: { ...scale.person([]), ...all } });
-    for (const film of items) known.set(film.item, film);
+    for (const film of items) itemsById.set(film.item, film);
   }
   return rows.map(({ title }, at) => {
-    const film = known.get(ids[at]);
+    const film = itemsById.get(ids[at]);
     return film && (!title || !film.title || film.title === title) ? film : null;
   });
 }
 
 function titleAndYear({ title, year }) {
-  const [, rest, own] = /^(.+?)(?:\s*\((\d{4})\))?$/.exec(title);
-  return year || own ? { title: rest, year: year ?? Number(own) } : { title };
+  const [, rest, titleYear] = /^(.+?)(?:\s*\((\d{4})\))?$/.exec(title);
+  return year || titleYear ? { title: rest, year: year ?? Number(titleYear) } : { title };
 }
 
 // -- telling --
 
-function finish({ found, lost, bad }, source, { model, scale, store, words }) {
-  const kept = store.state.sample === null ? store.state.ratings : []; // a sample gives way
-  const ratings = [...found.values(), ...kept.filter(({ item }) => !found.has(item))];
+function takeOver({ found, lost, bad }, source, { model, scale, store, words }) {
+  const existing = store.state.sample === null ? store.state.ratings : []; // a sample gives way
+  const ratings = [...found.values(), ...existing.filter(({ item }) => !found.has(item))];
   if (found.size) store.replace(ratings);
   const { ratings: history } = model.limits;
   const cut = ratings.length > history ? ` Only the first ${history} of all are used.` : "";
@@ -243,7 +243,7 @@ export function decode(bytes) {
 
 // -- Ratings in a link: behind the #, which browsers keep to themselves.
 
-const MOST = 200; // ratings in one link
+const MAX_SHARED = 200; // ratings in one link
 const PREFIX = "#mine=";
 
 const pack = (value) => {
@@ -259,9 +259,9 @@ function unpack(text) {
 
 /** The address of this page with these ratings in it. */
 function linkTo(ratings, model) {
-  const kept = ratings.slice(0, MOST).map(({ item, rating }) => [item, rating]);
+  const entries = ratings.slice(0, MAX_SHARED).map(({ item, rating }) => [item, rating]);
   const { origin, pathname } = location;
-  return origin + pathname + PREFIX + pack({ of: model.n_items, films: kept });
+  return origin + pathname + PREFIX + pack({ of: model.n_items, films: entries });
 }
 
 export function mountShare({ model, scale, store }) {
@@ -271,7 +271,7 @@ export function mountShare({ model, scale, store }) {
     const field = byId("share-link");
     field.value = link;
     byId("share-note").textContent =
-      `Whoever opens it sees your ${plural(Math.min(ratings.length, MOST), scale.noun)}. It is in no ` +
+      `Whoever opens it sees your ${plural(Math.min(ratings.length, MAX_SHARED), scale.noun)}. It is in no ` +
       "log: browsers do not send what follows the #.";
     byId("shared").hidden = false;
     field.focus();
@@ -294,17 +294,17 @@ export function mountShare({ model, scale, store }) {
 async function openLink({ model, scale, store }) {
   if (!location.hash.startsWith(PREFIX)) return;
   const box = byId("report");
-  let told = null;
+  let content = null;
   try {
-    told = unpack(location.hash.slice(PREFIX.length));
+    content = unpack(location.hash.slice(PREFIX.length));
   } catch {
     // cut off on its way: said below
   }
   history.replaceState(null, "", location.pathname); // a reload must not undo what follows
-  const given = (Array.isArray(told?.films) ? told.films : [])
-    .filter((one) => Array.isArray(one) && scale.has(one[1]))
-    .slice(0, MOST);
-  const ratings = given.length && told.of === model.n_items ? await titled(given, scale) : [];
+  const given = (Array.isArray(content?.films) ? content.films : [])
+    .filter((entry) => Array.isArray(entry) && scale.has(entry[1]))
+    .slice(0, MAX_SHARED);
+  const ratings = given.length && content.of === model.n_items ? await titled(given, scale) : [];
   const say = (text, ...buttons) => {
     box.hidden = false;
     box.replaceChildren(el("p", {}, text), el("span", { class: "tools" }, ...buttons));
@@ -331,8 +331,8 @@ async function titled(given, scale) {
   const items = given.map(([item]) => item);
   const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
   try {
-    const said = await call("recommendations", { body: { ...scale.person([]), ...all } });
-    const titles = new Map(said.items.map((film) => [film.item, film.title]));
+    const response = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    const titles = new Map(response.items.map((film) => [film.item, film.title]));
     return given
       .filter(([item]) => titles.has(item))
       .map(([item, rating]) => ({ item, title: titles.get(item), rating }));

@@ -1,4 +1,4 @@
-// One film of the list: its title, what is said of it, and what can be asked of it.
+// One film of the list: its title, how well it suits the visitor, and what they can do with it.
 
 import { hiddenText, el, plural } from "./dom.js";
 import { explain, times } from "./explanation.js";
@@ -24,43 +24,43 @@ export function makeCard(film, parts) {
   const match = el("div", { class: "match" });
   const score = el("span", { class: "score" });
   const chart = el("div", { class: "chart", role: "img" });
-  const said = el("p", { class: "words note" });
+  const summary = el("p", { class: "words note" });
   const reasons = el("div", { class: "panel-reasons" });
   const why = disclosure("Why?", called(film));
-  why.panel.append(el("div", { class: "figures" }, score, said, chart), reasons);
-  const mine = scale.starred ? ratingOf(film, parts) : pickOf(film, parts);
-  mine.button.classList.add("primary");
+  why.panel.append(el("div", { class: "figures" }, score, summary, chart), reasons);
+  const primary = scale.starred ? ratingOf(film, parts) : pickOf(film, parts);
+  primary.button.classList.add("primary");
   const act = (text, run) =>
     el("button", { class: "link", onclick: run }, text, hiddenText(` ${called(film)}`));
   const like = act("More like this", () => onLike(film));
   const later = act(words.Later, () => store.keep(film, !store.isLater(film.item)));
   const away = act("Not for me", () => onAway(card.film));
   const menu = makeMenu(film, [why.button, like, later, away]);
-  const acts = el("div", { class: "acts" }, mine.button, menu.button, menu.panel);
-  mine.button.hidden = !model.capabilities.new_users;
-  const card = el("li", { class: "item-card" }, place, heading(film), match, acts, why.panel, mine.panel);
+  const acts = el("div", { class: "acts" }, primary.button, menu.button, menu.panel);
+  primary.button.hidden = !model.capabilities.new_users;
+  const card = el("li", { class: "item-card" }, place, heading(film), match, acts, why.panel, primary.panel);
   card.menu = menu.button;
   card.film = film;
 
-  let asked = new AbortController();
+  let controller = new AbortController();
   why.fill = () => {
-    asked.abort();
-    asked = new AbortController();
-    explain(reasons, card.film, personOf(), parts, asked.signal);
+    controller.abort();
+    controller = new AbortController();
+    explain(reasons, card.film, personOf(), parts, controller.signal);
   };
-  card.show = (now, former, tallest) => {
-    card.film = now;
-    place.replaceChildren(String(now.rank), ...moved(former, now.rank));
-    match.replaceChildren(...strengthOf(now, scale, tallest));
-    said.replaceChildren(...describe(now, scale));
-    later.setAttribute("aria-pressed", String(store.isLater(now.item)));
+  card.show = (current, former, tallest) => {
+    card.film = current;
+    place.replaceChildren(String(current.rank), ...moved(former, current.rank));
+    match.replaceChildren(...strengthOf(current, scale, tallest));
+    summary.replaceChildren(...describe(current, scale));
+    later.setAttribute("aria-pressed", String(store.isLater(current.item)));
     if (scale.starred) {
-      score.replaceChildren(...scored(now, scale));
-      drawChart(chart, now, scale, tallest);
+      score.replaceChildren(...scored(current, scale));
+      drawChart(chart, current, scale, tallest);
     } else {
-      score.replaceChildren(share(now.interaction_probability), hiddenText(" chance to be your next pick."));
-      drawShare(chart, now.interaction_probability / tallest, words);
-      mine.button.set(store.ratingOf(now.item) !== null);
+      score.replaceChildren(share(current.interaction_probability), hiddenText(" chance to be your next pick."));
+      drawShare(chart, current.interaction_probability / tallest, words);
+      primary.button.set(store.ratingOf(current.item) !== null);
     }
     if (!why.panel.hidden) why.fill();
   };
@@ -109,15 +109,15 @@ function makeMenu(film, items) {
 
 /** Stars, behind a button. */
 function ratingOf(film, { scale, store, words }) {
-  const made = disclosure("Rate it", called(film));
-  made.fill = () => {
+  const control = disclosure("Rate it", called(film));
+  control.fill = () => {
     const label = `Your rating of ${called(film)}`;
     const rate = (rating) => store.rate(film, rating);
     const input = ratingInput(scale, label, store.ratingOf(film.item), rate);
-    made.panel.replaceChildren(el("p", { class: "note" }, `You have ${words.done} it? Your rating:`), input);
+    control.panel.replaceChildren(el("p", { class: "note" }, `You have ${words.done} it? Your rating:`), input);
     input.focusIn();
   };
-  return made;
+  return control;
 }
 
 /** A heart, which is the button. */
@@ -128,8 +128,8 @@ function pickOf(film, { scale, store }) {
 
 function heading(film) {
   const { name, also, year } = named(film);
-  const rest = el("span", { class: "year" }, year);
-  return el("h3", {}, name, " ", rest, also ? el("small", {}, ` ${also}`) : null);
+  const suffix = el("span", { class: "year" }, year);
+  return el("h3", {}, name, " ", suffix, also ? el("small", {}, ` ${also}`) : null);
 }
 
 function disclosure(text, about) {
@@ -138,13 +138,13 @@ function disclosure(text, about) {
   const panel = el("div", { class: "panel", id, hidden: true, role: "group", "aria-label": label });
   const props = { class: "link", "aria-expanded": "false", "aria-controls": id };
   const button = el("button", props, text, hiddenText(` ${about}`));
-  const made = { panel, button, fill: null };
+  const control = { panel, button, fill: null };
   button.addEventListener("click", () => {
     panel.hidden = !panel.hidden;
     button.setAttribute("aria-expanded", String(!panel.hidden));
-    if (!panel.hidden) made.fill();
+    if (!panel.hidden) control.fill();
   });
-  return made;
+  return control;
 }
 
 /** How a film's place changed: nothing for the first list. */
@@ -158,21 +158,21 @@ function moved(former, rank) {
 
 /** The expected rating, and how far it is from people's average. */
 function scored(film, scale) {
-  const own = film.prediction - scale.mean(film.baseline);
-  const said = [scale.show(film.prediction), hiddenText(` expected, of ${scale.high}.`)];
-  if (Math.abs(own) < scale.span / 100) return said;
-  const beside = hiddenText(" beside people’s average.");
-  return [...said, el("small", { class: own < 0 ? "down" : "up" }, scale.signed(own, scale.span), beside)];
+  const difference = film.prediction - scale.mean(film.baseline);
+  const texts = [scale.show(film.prediction), hiddenText(` expected, of ${scale.high}.`)];
+  if (Math.abs(difference) < scale.span / 100) return texts;
+  const comparison = hiddenText(" beside people’s average.");
+  return [...texts, el("small", { class: difference < 0 ? "down" : "up" }, scale.signed(difference, scale.span), comparison)];
 }
 
-/** What is said of it besides, in short pieces. */
+/** Further facts, in short pieces. */
 function describe(film, scale) {
-  const said = [];
-  if (scale.starred) said.push(spread(film, scale));
-  if (film.metric === "lift") said.push(`${times(film.similarity)} as likely after it`);
-  else if (!scale.starred) said.push(`picked by ${plural(film.n_item_ratings, "person", "people")}`);
-  else if (film.interaction_probability !== null) said.push(`next pick: ${share(film.interaction_probability)}`);
-  return said.flatMap((text) => [el("span", {}, text), " "]);
+  const texts = [];
+  if (scale.starred) texts.push(spread(film, scale));
+  if (film.metric === "lift") texts.push(`${times(film.similarity)} as likely after it`);
+  else if (!scale.starred) texts.push(`picked by ${plural(film.n_item_ratings, "person", "people")}`);
+  else if (film.interaction_probability !== null) texts.push(`next pick: ${share(film.interaction_probability)}`);
+  return texts.flatMap((text) => [el("span", {}, text), " "]);
 }
 
 function spread(film, scale) {
@@ -204,9 +204,9 @@ function drawChart(chart, film, scale, tallest) {
   const ends = [scale.low, scale.high].map((value) => el("small", {}, scale.text(value)));
   ends.splice(1, 0, el("small", {}, `others ${scale.show(average)}`));
   chart.replaceChildren(el("div", { class: "bars" }, ...nodes), el("div", { class: "axis" }, ...ends));
-  const said = parts.map(({ label, chance }) => `${label}: ${percent(chance)} %`).join(", ");
+  const texts = parts.map(({ label, chance }) => `${label}: ${percent(chance)} %`).join(", ");
   const others = parts.map(({ label, usual }) => `${label} ${percent(usual)}`).join(", ");
-  const all = `Chance of each rating. ${said}. People in general, in %: ${others}.`;
+  const all = `Chance of each rating. ${texts}. People in general, in %: ${others}.`;
   chart.setAttribute("aria-label", all);
 }
 
@@ -215,6 +215,6 @@ function drawShare(chart, size, words) {
   const bar = el("i");
   bar.style.setProperty("--size", String(size));
   chart.replaceChildren(el("div", { class: "share" }, bar));
-  const said = `${Math.round(100 * size)} % of the likeliest ${words.one}’s chance.`;
-  chart.setAttribute("aria-label", said);
+  const texts = `${Math.round(100 * size)} % of the likeliest ${words.one}’s chance.`;
+  chart.setAttribute("aria-label", texts);
 }

@@ -4,17 +4,17 @@ import { call } from "./api.js";
 import { announce, byId, debounce, el } from "./dom.js";
 import { called, named } from "./format.js";
 
-const BRIGHT = 6; // films named beside the map
-const NAMED = 26; // films named on it, at most
-const REACH = 18; // pixels within which a film is meant
+const MAX_BRIGHT = 6; // films named beside the map
+const MAX_NAMES = 26; // films named on it, at most
+const CLICK_RADIUS = 18; // pixels within which a film is meant
 
 /** Returns show(on). The places come once, the light after every change while it is shown. */
 export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   const canvas = byId("map-canvas");
   let films = null; // {item, x, y, light}
-  let shown = false;
-  let asked = new AbortController();
-  let marked = null;
+  let isVisible = false;
+  let controller = new AbortController();
+  let selected = null;
 
   const load = async () => {
     if (!films) {
@@ -28,29 +28,29 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
     byId("map-about").hidden = films.length === 0;
   };
   const light = async () => {
-    asked.abort();
-    asked = new AbortController();
+    controller.abort();
+    controller = new AbortController();
     const person = personOf();
     const items = films.map(({ item }) => item);
     if (!person || !items.length) return;
     const n = Math.min(items.length, model.limits.n);
     const all = { candidate_items: items, n, exclude_seen: false, min_ratings: 0 };
-    const said = await call("recommendations", { body: { ...person, ...all }, signal: asked.signal });
-    const own = new Map(said.items.map((film) => [film.item, ownPart(film, scale)]));
-    const strengths = [...own.values()].sort((a, b) => a - b);
+    const response = await call("recommendations", { body: { ...person, ...all }, signal: controller.signal });
+    const personal = new Map(response.items.map((film) => [film.item, ownPart(film, scale)]));
+    const strengths = [...personal.values()].sort((a, b) => a - b);
     const at = (share) => strengths[Math.floor(share * (strengths.length - 1))] ?? 0;
     const [dark, bright] = [at(0.5), at(0.98)];
-    const nobody = model.capabilities.new_users && !store.state.ratings.length; // who says nothing has no taste
+    const hasNoRatings = model.capabilities.new_users && !store.state.ratings.length; // who says nothing has no taste
     for (const film of films)
-      film.light = nobody ? 0 : within(((own.get(film.item) ?? dark) - dark) / (bright - dark || 1));
+      film.light = hasNoRatings ? 0 : within(((personal.get(film.item) ?? dark) - dark) / (bright - dark || 1));
   };
   const refresh = async () => {
-    if (!shown) return;
+    if (!isVisible) return;
     try {
       await load();
       await light();
       draw();
-      tell();
+      describe();
     } catch (error) {
       if (error.name !== "AbortError") byId("map-said").textContent = error.message;
     }
@@ -84,19 +84,19 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   };
   const star = (pen, film, [x, y], colour) => {
     const rating = store.ratingOf(film.item);
-    pen.fillStyle = film === marked || rating !== null ? colour("--mine") : colour("--star");
-    pen.globalAlpha = rating !== null || film === marked ? 1 : 0.3 + 0.7 * (film.light ?? 0);
+    pen.fillStyle = film === selected || rating !== null ? colour("--mine") : colour("--star");
+    pen.globalAlpha = rating !== null || film === selected ? 1 : 0.3 + 0.7 * (film.light ?? 0);
     pen.beginPath();
-    pen.arc(x, y, rating !== null || film === marked ? 4 : 1.5 + 1.5 * (film.light ?? 0), 0, 7);
+    pen.arc(x, y, rating !== null || film === selected ? 4 : 1.5 + 1.5 * (film.light ?? 0), 0, 7);
     pen.fill();
     pen.globalAlpha = 1;
   };
 
-  const tell = () => {
+  const describe = () => {
     const best = films
       .filter(({ item }) => store.ratingOf(item) === null)
       .sort((a, b) => b.light - a.light)
-      .slice(0, BRIGHT);
+      .slice(0, MAX_BRIGHT);
     const rows = best.map((film) => {
       const node = el("button", { class: "link", onclick: () => mark(film) }, called(film));
       return el("li", {}, node);
@@ -106,11 +106,11 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
     const dark = `Rate a few ${words.many}, and the places that suit you light up.`;
     byId("map-said").textContent = lit ? "Brightest for you:" : dark;
     byId("map-bright").hidden = !lit;
-    const said = lit ? `Brightest: ${best.map(called).join(", ")}.` : dark;
-    canvas.setAttribute("aria-label", `A map of ${films.length} ${words.many}. ${said}`);
+    const text = lit ? `Brightest: ${best.map(called).join(", ")}.` : dark;
+    canvas.setAttribute("aria-label", `A map of ${films.length} ${words.many}. ${text}`);
   };
   const mark = (film) => {
-    marked = film;
+    selected = film;
     draw();
     const rate = el("button", { onclick: () => onRate(film) }, "Rate it");
     rate.hidden = !model.capabilities.new_users;
@@ -131,14 +131,14 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
       return Math.hypot(x - offsetX, y - offsetY);
     };
     const nearest = (films ?? []).reduce((best, film) => (!best || far(film) < far(best) ? film : best), null);
-    if (nearest && far(nearest) < REACH) mark(nearest);
+    if (nearest && far(nearest) < CLICK_RADIUS) mark(nearest);
   });
-  const soon = debounce(refresh, 160);
-  store.listen((kind) => kind === "ratings" && soon());
-  addEventListener("resize", () => shown && films && draw());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && films && draw());
+  const refreshSoon = debounce(refresh, 160);
+  store.listen((kind) => kind === "ratings" && refreshSoon());
+  addEventListener("resize", () => isVisible && films && draw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => isVisible && films && draw());
   return (on) => {
-    shown = on;
+    isVisible = on;
     refresh();
   };
 }
@@ -151,7 +151,7 @@ const within = (share) => Math.min(Math.max(share, 0), 1);
 
 function neighbours(film, films) {
   const far = ({ x, y }) => Math.hypot(x - film.x, y - film.y);
-  return films.filter((one) => one !== film).sort((a, b) => far(a) - far(b)).slice(0, 3);
+  return films.filter((other) => other !== film).sort((a, b) => far(a) - far(b)).slice(0, 3);
 }
 
 function glow(pen, [x, y], light, near) {
@@ -181,6 +181,6 @@ function label(pen, films, placeOf, [width, height], colour) {
     taken.push(box);
     pen.strokeText(text, x + 7, y + 4);
     pen.fillText(text, x + 7, y + 4);
-    if (taken.length >= NAMED) break;
+    if (taken.length >= MAX_NAMES) break;
   }
 }

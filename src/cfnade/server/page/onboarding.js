@@ -5,33 +5,33 @@ import { announce, byId, el, on } from "./dom.js";
 import { called, named } from "./format.js";
 import { ratingInput } from "./rating_input.js";
 
-const WANTED = 10;
-const MORE = 5; // when asked for more
-const MOMENT = 450; // milliseconds in which a rating by pointer can be seen before the next question
+const QUESTIONS = 10;
+const EXTRA_QUESTIONS = 5; // when asked for more
+const ADVANCE_DELAY = 450; // milliseconds in which a rating by pointer can be seen before the next question
 
 export function mountOnboarding({ model, scale, store, words }) {
   const box = byId("ask");
-  let asked = new AbortController();
+  let controller = new AbortController();
   let film = null;
-  let goal = WANTED;
+  let goal = QUESTIONS;
 
-  const wanted = () => store.state.asking && store.state.ratings.length < goal;
+  const isActive = () => store.state.asking && store.state.ratings.length < goal;
   const close = () => {
-    asked.abort();
+    controller.abort();
     film = null;
     box.hidden = true;
     byId("ask-again").hidden = store.state.sample !== null;
   };
   /** Ask the next question; with focus, the keyboard stays in it. */
   const next = async (focus = false) => {
-    asked.abort();
-    asked = new AbortController();
+    controller.abort();
+    controller = new AbortController();
     const { ratings, unseen, later, away } = store.state;
-    const without = [...unseen, ...[...later, ...away].map(({ item }) => item)];
+    const excluded = [...unseen, ...[...later, ...away].map(({ item }) => item)];
     const person = scale.person(ratings.slice(0, model.limits.ratings));
-    const body = { ...person, n: 1, exclude_items: without.slice(-model.limits.items) };
+    const body = { ...person, n: 1, exclude_items: excluded.slice(-model.limits.items) };
     try {
-      const { items, uncertainty } = await call("items-to-rate", { body, signal: asked.signal });
+      const { items, uncertainty } = await call("items-to-rate", { body, signal: controller.signal });
       if (!items.length) return close();
       [film] = items;
       show(uncertainty, focus);
@@ -40,7 +40,7 @@ export function mountOnboarding({ model, scale, store, words }) {
     }
   };
   const advance = (focus) => {
-    if (wanted()) next(focus);
+    if (isActive()) next(focus);
     else {
       close();
       if (focus) byId("list").focus();
@@ -56,8 +56,8 @@ export function mountOnboarding({ model, scale, store, words }) {
       next(true);
     };
     const count = store.state.ratings.length + 1;
-    const known = unknown === null ? "" : ` · ${Math.round(100 * (1 - unknown))} % of you known`;
-    byId("ask-count").textContent = `Question ${count} of ${goal}${known}`;
+    const progress = unknown === null ? "" : ` · ${Math.round(100 * (1 - unknown))} % of you known`;
+    byId("ask-count").textContent = `Question ${count} of ${goal}${progress}`;
     byId("ask-film").replaceChildren(name, " ", el("span", { class: "year" }, year));
     const on = el("button", { class: "link", onclick: () => advance(true) }, "Next");
     on.hidden = !input.matches(".slide"); // stars lead on by themselves
@@ -68,22 +68,22 @@ export function mountOnboarding({ model, scale, store, words }) {
     byId("ask-again").hidden = true;
     if (focus) input.focusIn();
   };
-  const starsFor = (one) => {
-    const label = `Your rating of ${called(one)}`;
-    const input = ratingInput(scale, label, store.ratingOf(one.item), (rating) => store.rate(one, rating));
+  const starsFor = (question) => {
+    const label = `Your rating of ${called(question)}`;
+    const input = ratingInput(scale, label, store.ratingOf(question.item), (rating) => store.rate(question, rating));
     // A click is a rating and leads on; arrow keys try stars, and Enter leads on.
     input.addEventListener("click", ({ detail, target }) => {
-      if (detail && target.matches("input")) setTimeout(() => film === one && advance(false), MOMENT);
+      if (detail && target.matches("input")) setTimeout(() => film === question && advance(false), ADVANCE_DELAY);
     });
     input.addEventListener("keydown", ({ key }) => {
-      if (key === "Enter" && store.ratingOf(one.item) !== null) setTimeout(() => advance(true));
+      if (key === "Enter" && store.ratingOf(question.item) !== null) setTimeout(() => advance(true));
     });
     return input;
   };
-  const heartFor = (one) => {
+  const heartFor = (question) => {
     const node = el("button", {}, "I like it");
     node.onclick = () => {
-      store.rate(one, scale.high);
+      store.rate(question, scale.high);
       advance(true);
     };
     node.focusIn = () => node.focus();
@@ -98,14 +98,14 @@ export function mountOnboarding({ model, scale, store, words }) {
   });
   on("ask-again", "click", () => {
     store.note({ asking: true });
-    goal = Math.max(goal, store.state.ratings.length + MORE);
+    goal = Math.max(goal, store.state.ratings.length + EXTRA_QUESTIONS);
     next(true);
   });
   store.listen((kind, cause) => {
     if (kind !== "ratings" || cause?.item === film?.item) return; // its own answer leads on by itself
-    if (wanted()) next();
+    if (isActive()) next();
     else close();
   });
-  if (wanted()) next();
+  if (isActive()) next();
   else close();
 }

@@ -40,21 +40,21 @@ export function shapesOf(values) {
 
 function stars(scale, shapes, label, onRate) {
   groups += 1;
-  const said = el("output", { class: "said", "aria-hidden": "true" });
+  const output = el("output", { class: "said", "aria-hidden": "true" });
   const labels = scale.values.map((value, level) => {
-    const drawn = shapes[level].map((side) => el("i", { class: side }));
-    if (!drawn.length) drawn.push(el("b", { "aria-hidden": "true" }, "0"));
+    const shapeNodes = shapes[level].map((side) => el("i", { class: side }));
+    if (!shapeNodes.length) shapeNodes.push(el("b", { "aria-hidden": "true" }, "0"));
     const input = el("input", { type: "radio", name: `stars-${groups}`, value: String(value) });
     input.addEventListener("change", () => {
       node.set(value);
       onRate(value);
     });
-    return el("label", {}, input, ...drawn, hiddenText(scale.spoken(value)));
+    return el("label", {}, input, ...shapeNodes, hiddenText(scale.spoken(value)));
   });
-  const node = el("fieldset", { class: "stars" }, el("legend", { class: "visually-hidden" }, label), ...labels, said);
+  const node = el("fieldset", { class: "stars" }, el("legend", { class: "visually-hidden" }, label), ...labels, output);
   const inputs = [...node.querySelectorAll("input")];
   node.set = (rating) => {
-    said.textContent = rating === null ? "" : scale.text(rating);
+    output.textContent = rating === null ? "" : scale.text(rating);
     scale.values.forEach((value, level) => {
       inputs[level].checked = value === rating;
       labels[level].classList.toggle("on", rating !== null && value <= rating);

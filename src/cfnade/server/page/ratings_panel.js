@@ -145,7 +145,7 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
   const box = byId("found");
   let films = [];
   let active = -1;
-  let asked = new AbortController();
+  let controller = new AbortController();
 
   const say = (text) => {
     byId("found-note").textContent = text;
@@ -163,7 +163,7 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
     point(-1);
   };
   const close = () => {
-    asked.abort();
+    controller.abort();
     open(false);
   };
   const pick = (film) => {
@@ -171,20 +171,20 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
     close();
     onPick(film);
   };
-  const show = (found, query) => {
-    films = found;
+  const show = (results, query) => {
+    films = results;
     box.replaceChildren(...films.map((film, at) => option(film, at, ratingOf(film.item), scale)));
     open(films.length > 0 && document.activeElement === input); // who left it meanwhile is done
     say(films.length ? "" : `No ${words.one} found for “${query}”.`);
     announce(films.length ? `${plural(films.length, words.one, words.many)} found.` : `No ${words.one} found.`);
   };
   const look = async () => {
-    asked.abort();
-    asked = new AbortController();
+    controller.abort();
+    controller = new AbortController();
     const query = input.value.trim();
     try {
       const params = new URLSearchParams({ q: query, limit: "8" });
-      const { items } = await call(`items?${params}`, { signal: asked.signal });
+      const { items } = await call(`items?${params}`, { signal: controller.signal });
       show(items, query);
     } catch (error) {
       if (error.name !== "AbortError") say(error.message);
@@ -204,8 +204,8 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
     event.preventDefault();
   });
   box.addEventListener("click", ({ target }) => {
-    const chosen = [...box.children].indexOf(target.closest("li"));
-    if (chosen >= 0) pick(films[chosen]);
+    const index = [...box.children].indexOf(target.closest("li"));
+    if (index >= 0) pick(films[index]);
   });
   // Keep the focus in the field while an option is pressed, or blur closes the list first.
   box.addEventListener("mousedown", (event) => event.preventDefault());
@@ -213,8 +213,8 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
 
 function option(film, at, rating, scale) {
   const { name, year } = named(film);
-  const said = scale.starred ? `rated ${scale.text(rating ?? 0)}` : "picked";
-  const mark = rating === null ? year : `${year} ${said}`;
+  const state = scale.starred ? `rated ${scale.text(rating ?? 0)}` : "picked";
+  const mark = rating === null ? year : `${year} ${state}`;
   return el("li", { role: "option", id: `found-${at}` }, name, " ", el("span", { class: "year" }, mark));
 }
 
@@ -228,21 +228,21 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
   if (!model.capabilities.stored_ratings || model.capabilities.tokens) return;
   let name = null;
   let sent = new Map(); // item → rating: what the service has
-  let turn = Promise.resolve(); // one request after another, in the order of what was done
+  let queue = Promise.resolve(); // one request after another, in the order of what was done
 
   const now = () => new Map(store.state.ratings.map(({ item, rating }) => [item, rating]));
   const send = () => {
     if (name === null) return;
-    const mine = now();
-    for (const [item, rating] of mine)
+    const current = now();
+    for (const [item, rating] of current)
       if (sent.get(item) !== rating) push(item, { method: "PUT", body: scale.starred ? { rating } : {} });
-    for (const item of sent.keys()) if (!mine.has(item)) push(item, { method: "DELETE" });
-    sent = mine;
+    for (const item of sent.keys()) if (!current.has(item)) push(item, { method: "DELETE" });
+    sent = current;
   };
-  const push = (item, how) => {
-    const whose = name;
-    turn = turn
-      .then(() => call(pathOf(whose, item), how))
+  const push = (item, options) => {
+    const userName = name;
+    queue = queue
+      .then(() => call(pathOf(userName, item), options))
       .catch((error) => {
         sent.delete(item); // sent again with the next change
         onTrouble(error, () => (onTrouble(null), send()));
@@ -261,17 +261,17 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
       // asked for again after a reload
     }
   };
-  const signIn = async (wished) => {
+  const signIn = async (requested) => {
     try {
-      const { ratings } = await call(pathOf(wished));
-      name = wished;
-      const kept = ratings.map(({ item, title, rating }) => ({ item, title, rating: rating ?? scale.high }));
-      sent = new Map(kept.map(({ item, rating }) => [item, rating]));
-      if (kept.length) store.replace(kept.reverse());
+      const { ratings } = await call(pathOf(requested));
+      name = requested;
+      const stored = ratings.map(({ item, title, rating }) => ({ item, title, rating: rating ?? scale.high }));
+      sent = new Map(stored.map(({ item, rating }) => [item, rating]));
+      if (stored.length) store.replace(stored.reverse());
       send(); // somebody new brings what was rated here
-      announce(`Signed in as ${name}. ${plural(kept.length, scale.noun)} kept.`);
+      announce(`Signed in as ${name}. ${plural(stored.length, scale.noun)} kept.`);
     } catch (error) {
-      onTrouble(error, () => (onTrouble(null), signIn(wished)));
+      onTrouble(error, () => (onTrouble(null), signIn(requested)));
     }
     remember();
     show();
@@ -279,9 +279,9 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
 
   on("sign-in", "submit", (event) => {
     event.preventDefault();
-    const wished = byId("sign-name").value.trim();
-    if (wished.includes("/")) onTrouble(new Error("A name has no slash."), () => onTrouble(null));
-    else if (wished) signIn(wished);
+    const requested = byId("sign-name").value.trim();
+    if (requested.includes("/")) onTrouble(new Error("A name has no slash."), () => onTrouble(null));
+    else if (requested) signIn(requested);
   });
   on("sign-out", "click", () => {
     name = null;
@@ -293,11 +293,11 @@ export function mountSignIn({ model, scale, store, onTrouble }) {
   store.listen((kind) => kind === "ratings" && send());
   show();
   byId("people").hidden = false;
-  let before = null;
+  let previousName = null;
   try {
-    before = sessionStorage.getItem(NAME);
+    previousName = sessionStorage.getItem(NAME);
   } catch {
     // nobody is remembered
   }
-  if (before) signIn(before);
+  if (previousName) signIn(previousName);
 }

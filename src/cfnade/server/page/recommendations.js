@@ -11,29 +11,29 @@ const PAGE = 20;
 
 /** personOf() gives {ratings}, {interactions} or {user_id}, or null while nobody is chosen. Returns
     `look(view)`, for "list" and "later". */
-export function mountRecommendations(given) {
-  const { model, scale, store, words, personOf, onTrouble } = given;
+export function mountRecommendations(context) {
+  const { model, scale, store, words, personOf, onTrouble } = context;
   const list = byId("films");
   const title = byId("list-title").textContent;
   const cards = new Map(); // item → card
-  let wanted = Math.min(PAGE, model.limits.n);
-  let asked = new AbortController();
+  let limit = Math.min(PAGE, model.limits.n);
+  let controller = new AbortController();
   let latest = null; // the last answer
-  let places = null; // item → rank in the answer before
+  let ranks = null; // item → rank in the answer before
   let before = null; // the films before the rating that is being told of
   let cause = null; // that rating
   let like = null; // the film that others should be like
   let later = false; // whether what was kept is shown
 
   const ask = async (person, signal) => {
-    if (like) return alike(like, person, signal);
-    if (later) return kept(store.state.later, person, signal);
-    const body = { ...person, n: wanted, ...rankingOptions(store.state, model) };
+    if (like) return similarItems(like, person, signal);
+    if (later) return savedItems(store.state.later, person, signal);
+    const body = { ...person, n: limit, ...rankingOptions(store.state, model) };
     return call("recommendations", { body, signal });
   };
   const refresh = async () => {
-    asked.abort();
-    asked = new AbortController();
+    controller.abort();
+    controller = new AbortController();
     const person = personOf();
     if (!person) {
       list.replaceChildren();
@@ -42,11 +42,11 @@ export function mountRecommendations(given) {
     }
     list.setAttribute("aria-busy", "true");
     try {
-      latest = await ask(person, asked.signal);
+      latest = await ask(person, controller.signal);
       onTrouble(null);
       draw();
-      places = new Map(latest.items.map((film) => [film.item, film.rank]));
-      tell();
+      ranks = new Map(latest.items.map((film) => [film.item, film.rank]));
+      announceChanges();
       showAround();
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -58,30 +58,30 @@ export function mountRecommendations(given) {
   };
 
   /** Say what is first, and what the last rating changed. */
-  const tell = () => {
+  const announceChanges = () => {
     const first = latest.items[0];
-    const said = first && (scale.starred ? `expected ${scale.show(first.prediction)}` : share(first.interaction_probability));
+    const strength = first && (scale.starred ? `expected ${scale.show(first.prediction)}` : share(first.interaction_probability));
     const what = like ? `More like ${called(like)}` : "List updated";
     const line = byId("changes");
     const shown = cause && before && !like && !later;
     line.hidden = !shown;
     if (shown) line.replaceChildren(...changes(before, latest.items, cause, scale, words));
     const more = shown ? ` ${line.textContent}` : "";
-    announce(first ? `${what}. First: ${called(first)}, ${said}.${more}` : "The list is empty.");
+    announce(first ? `${what}. First: ${called(first)}, ${strength}.${more}` : "The list is empty.");
     before = cause = null;
   };
 
-  const face = (film) => {
+  const setHeading = (film) => {
     like = film;
-    places = null;
+    ranks = null;
     byId("list").classList.toggle("alike", film !== null || later);
     byId("list-title").textContent = film ? `More like ${called(film)}` : later ? words.Later : title;
     byId("back").hidden = film === null;
   };
   /** Show more like a film, or for null the list again. */
-  const turn = async (film) => {
+  const showSimilar = async (film) => {
     const from = like;
-    face(film);
+    setHeading(film);
     if (film) {
       byId("back").focus({ preventScroll: true });
       byId("list").scrollIntoView();
@@ -95,18 +95,18 @@ export function mountRecommendations(given) {
     (next.querySelector?.(".acts button") ?? byId("list")).focus({ preventScroll: true });
     announce(`${called(film)} is not listed again. Undo brings it back.`);
   };
-  const parts = { ...given, onLike: turn, onAway: putAway };
+  const parts = { ...context, onLike: showSimilar, onAway: putAway };
 
   /** A film that is being rated in the list stays until the focus leaves it. */
-  const withHeld = (items) => {
-    const held = document.activeElement.closest(".item-card")?.film;
-    if (like || !held || store.ratingOf(held.item) === null) return items;
-    const others = items.filter(({ item }) => item !== held.item);
-    return [...others.slice(0, held.rank - 1), held, ...others.slice(held.rank - 1)];
+  const keepFocused = (items) => {
+    const focused = document.activeElement.closest(".item-card")?.film;
+    if (like || !focused || store.ratingOf(focused.item) === null) return items;
+    const others = items.filter(({ item }) => item !== focused.item);
+    return [...others.slice(0, focused.rank - 1), focused, ...others.slice(focused.rank - 1)];
   };
 
   const draw = () => {
-    const films = withHeld(latest.items);
+    const films = keepFocused(latest.items);
     const tops = new Map([...list.children].map((node) => [node, node.getBoundingClientRect().top]));
     const tallest = scale.starred
       ? Math.max(...films.flatMap((film) => [...film.probabilities, ...film.baseline]), 0.4)
@@ -114,14 +114,14 @@ export function mountRecommendations(given) {
     const nodes = films.map((film) => {
       const card = cards.get(film.item) ?? makeCard(film, parts);
       cards.set(film.item, card);
-      card.show(film, places ? (places.get(film.item) ?? null) : film.rank, tallest);
+      card.show(film, ranks ? (ranks.get(film.item) ?? null) : film.rank, tallest);
       return card;
     });
     for (const [item, card] of cards) if (!nodes.includes(card)) cards.delete(item);
-    const held = list.contains(document.activeElement);
+    const focused = list.contains(document.activeElement);
     arrange(list, nodes);
     glide(tops);
-    if (held && !list.contains(document.activeElement)) byId("list").focus({ preventScroll: true });
+    if (focused && !list.contains(document.activeElement)) byId("list").focus({ preventScroll: true });
   };
 
   const showAround = () => {
@@ -132,7 +132,7 @@ export function mountRecommendations(given) {
     byId("none").textContent = later
       ? `Nothing kept yet: press “${words.Later}” on ${words.a}.`
       : `No ${words.one} of this kind is left.`;
-    byId("more").hidden = own || items.length < wanted || wanted >= model.limits.n;
+    byId("more").hidden = own || items.length < limit || limit >= model.limits.n;
     byId("hidden-note").hidden = own || (!thin && !hidden);
     const few = `fewer than ${plural(least, scale.noun)} to learn from`;
     byId("hidden-text").textContent = thin
@@ -147,13 +147,13 @@ export function mountRecommendations(given) {
     setTimeout(() => latest && cards.size > latest.items.length && draw()),
   );
   on("more", "click", () => {
-    wanted = Math.min(wanted + PAGE, model.limits.n);
+    limit = Math.min(limit + PAGE, model.limits.n);
     refresh();
   });
   on("hidden-button", "click", () => store.set({ thin: !store.state.thin }));
   on("away-button", "click", () => store.bringBack());
-  on("back", "click", () => turn(null));
-  mountFilters(given);
+  on("back", "click", () => showSimilar(null));
+  mountFilters(context);
   const soon = debounce(refresh, 140);
   store.listen((kind, rated) => {
     if (kind === "note") return;
@@ -162,40 +162,40 @@ export function mountRecommendations(given) {
       cause = rated;
     }
     // Who changes their films elsewhere wants to see their list.
-    if (like && kind === "ratings" && !list.contains(document.activeElement)) face(null);
+    if (like && kind === "ratings" && !list.contains(document.activeElement)) setHeading(null);
     soon();
   });
   window.addEventListener("online", soon);
   refresh();
   return (view) => {
     later = view === "later";
-    face(null);
+    setHeading(null);
     refresh();
   };
 }
 
-/** The films most like one, with what is said of each for this person. */
-async function alike({ item }, person, signal) {
+/** The films most like one, with the predictions for this person. */
+async function similarItems({ item }, person, signal) {
   const { metric, items } = await call(`items/${encodeURIComponent(item)}/similar?n=${PAGE}`, { signal });
-  const said = await about(items, person, signal);
-  const films = new Map(said.items.map((film) => [film.item, film]));
+  const answer = await recommendationsFor(items, person, signal);
+  const films = new Map(answer.items.map((film) => [film.item, film]));
   return {
-    ...said,
+    ...answer,
     items: items.map(({ item: id, rank, similarity }) => ({ ...films.get(id), rank, similarity, metric })),
   };
 }
 
 /** What was kept for later, the best first. */
-const kept = (films, person, signal) =>
-  films.length ? about(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
+const savedItems = (films, person, signal) =>
+  films.length ? recommendationsFor(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
 
-function about(films, person, signal) {
+function recommendationsFor(films, person, signal) {
   const items = films.map(({ item }) => item);
   const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
   return call("recommendations", { body: { ...person, ...all }, signal });
 }
 
-// -- What a rating changed: said in a line, as ratings come.
+// -- What a rating changed: one line, as ratings come.
 
 /** Nodes that tell what became of a list after one film was rated; none if nothing did. */
 export function changes(before, after, cause, scale, words) {
@@ -204,19 +204,19 @@ export function changes(before, after, cause, scale, words) {
   const climbed = after
     .filter(({ item, rank }) => old.has(item) && old.get(item).rank > rank)
     .sort((a, b) => old.get(b.item).rank - b.rank - (old.get(a.item).rank - a.rank));
-  const told = `After your ${scale.starred ? `${scale.text(cause.rating)} for ` : "pick of "}`;
-  const lead = [told, el("b", {}, named(cause).name), ": "];
-  const said = [];
-  if (fresh.length) said.push(`${fresh.length} new, first ${named(fresh[0]).name}`);
+  const opening = `After your ${scale.starred ? `${scale.text(cause.rating)} for ` : "pick of "}`;
+  const lead = [opening, el("b", {}, named(cause).name), ": "];
+  const texts = [];
+  if (fresh.length) texts.push(`${fresh.length} new, first ${named(fresh[0]).name}`);
   const [first] = climbed;
   const moved = scale.starred ? mostMoved(after, old) : null;
   const stars = moved && Math.abs(moved.by) >= scale.span / 200;
   const by = stars ? `${scale.signed(moved.by, scale.span)} ${scale.unit}` : "";
   const same = stars && first === moved.film;
-  if (first) said.push(`${named(first).name} up ${old.get(first.item).rank - first.rank}${same ? ` (${by})` : ""}`);
-  if (stars && !same) said.push(`${named(moved.film).name} ${by}`);
-  if (!said.length) return [...lead, `the same ${words.many} in the same order.`];
-  return [...lead, `${said.join("; ")}.`];
+  if (first) texts.push(`${named(first).name} up ${old.get(first.item).rank - first.rank}${same ? ` (${by})` : ""}`);
+  if (stars && !same) texts.push(`${named(moved.film).name} ${by}`);
+  if (!texts.length) return [...lead, `the same ${words.many} in the same order.`];
+  return [...lead, `${texts.join("; ")}.`];
 }
 
 /** The film whose expected rating changed most. */

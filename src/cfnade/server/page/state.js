@@ -1,15 +1,15 @@
 // What the visitor has entered. It survives a reload; a broken copy is dropped, not believed.
 
 const UNDO_DEPTH = 50;
-const SAME_MOVE = 1500; // milliseconds in which re-rating one film counts as one step
+const SAME_STEP = 1500; // milliseconds in which re-rating one film counts as one step
 
 export function openState(model, scale) {
   // Another catalogue may use the same ids for other films: each keeps its own ratings.
   const key = `cfnade-page ${model.side} ${model.n_items} ${scale.values.join(" ")}`;
   const listeners = [];
-  const past = [];
+  const undoStack = [];
   let last = { item: null, at: 0 };
-  let state = read(key, scale, model) ?? { ...FRESH };
+  let state = read(key, scale, model) ?? { ...INITIAL };
 
   const change = (part, kind, cause = null) => {
     state = { ...state, ...part };
@@ -23,12 +23,12 @@ export function openState(model, scale) {
   const remember = (item = null) => {
     const now = Date.now();
     const { ratings, sample, later, away } = state;
-    if (item === null || item !== last.item || now - last.at > SAME_MOVE)
-      past.push({ ratings, sample, later, away });
-    if (past.length > UNDO_DEPTH) past.shift();
+    if (item === null || item !== last.item || now - last.at > SAME_STEP)
+      undoStack.push({ ratings, sample, later, away });
+    if (undoStack.length > UNDO_DEPTH) undoStack.shift();
     last = { item, at: now };
   };
-  const without = (films, { item }) => films.filter((one) => one.item !== item);
+  const without = (films, { item }) => films.filter((entry) => entry.item !== item);
 
   return {
     get state() {
@@ -36,17 +36,17 @@ export function openState(model, scale) {
     },
     /** listener(kind, cause): "ratings" or "view", and the film whose rating changed, if one did. */
     listen: (listener) => listeners.push(listener),
-    canUndo: () => past.length > 0,
-    ratingOf: (item) => state.ratings.find((one) => one.item === item)?.rating ?? null,
-    isLater: (item) => state.later.some((one) => one.item === item),
+    canUndo: () => undoStack.length > 0,
+    ratingOf: (item) => state.ratings.find((entry) => entry.item === item)?.rating ?? null,
+    isLater: (item) => state.later.some((entry) => entry.item === item),
     rate({ item, title }, rating) {
       remember(item);
-      const one = { item, title, rating };
-      const known = state.ratings.some((each) => each.item === item);
-      const ratings = known
-        ? state.ratings.map((each) => (each.item === item ? one : each))
-        : [one, ...state.ratings];
-      change({ ratings, sample: null, later: without(state.later, one) }, "ratings", one);
+      const entry = { item, title, rating };
+      const isRated = state.ratings.some((other) => other.item === item);
+      const ratings = isRated
+        ? state.ratings.map((other) => (other.item === item ? entry : other))
+        : [entry, ...state.ratings];
+      change({ ratings, sample: null, later: without(state.later, entry) }, "ratings", entry);
     },
     drop(item) {
       this.replace(without(state.ratings, { item }));
@@ -72,7 +72,7 @@ export function openState(model, scale) {
     },
     undo() {
       last = { item: null, at: 0 };
-      change(past.pop(), "ratings");
+      change(undoStack.pop(), "ratings");
     },
     set: (part) => change(part, "view"),
     /** What changes no list. */
@@ -83,7 +83,7 @@ export function openState(model, scale) {
 export const copyOf = (sample, scale) =>
   sample.ratings.map(({ item, title, rating }) => ({ item, title, rating: scale.nearest(rating) }));
 
-const FRESH = {
+const INITIAL = {
   ratings: [],
   sample: null,
   later: [],
@@ -101,32 +101,32 @@ const text = (value) => (typeof value === "string" ? value : null);
 const list = (value) => (Array.isArray(value) ? value : []);
 const films = (value) =>
   list(value)
-    .filter((one) => isId(one?.item))
+    .filter((entry) => isId(entry?.item))
     .map(({ item, title }) => ({ item, title: text(title) }));
 
 function read(key, scale, model) {
-  let kept = null;
+  let saved = null;
   try {
-    kept = JSON.parse(localStorage.getItem(key));
+    saved = JSON.parse(localStorage.getItem(key));
   } catch {
     return null;
   }
-  if (!Array.isArray(kept?.ratings)) return null;
+  if (!Array.isArray(saved?.ratings)) return null;
   const ratings = new Map();
-  for (const one of kept.ratings)
-    if (isId(one?.item) && scale.has(one.rating))
-      ratings.set(one.item, { item: one.item, title: text(one.title), rating: one.rating });
+  for (const entry of saved.ratings)
+    if (isId(entry?.item) && scale.has(entry.rating))
+      ratings.set(entry.item, { item: entry.item, title: text(entry.title), rating: entry.rating });
   return {
     ratings: [...ratings.values()],
-    sample: text(kept.sample),
-    later: films(kept.later),
-    away: films(kept.away),
-    unseen: list(kept.unseen).filter(isId),
-    asking: kept.asking !== false,
-    knob: Number.isInteger(kept.knob) && Math.abs(kept.knob) <= 6 ? kept.knob : 0,
-    genres: model.genres.filter((genre) => list(kept.genres).includes(genre)),
-    decades: model.decades.map(({ decade }) => decade).filter((one) => list(kept.decades).includes(one)),
-    thin: kept.thin === true,
-    user: isId(kept.user) ? kept.user : null,
+    sample: text(saved.sample),
+    later: films(saved.later),
+    away: films(saved.away),
+    unseen: list(saved.unseen).filter(isId),
+    asking: saved.asking !== false,
+    knob: Number.isInteger(saved.knob) && Math.abs(saved.knob) <= 6 ? saved.knob : 0,
+    genres: model.genres.filter((genre) => list(saved.genres).includes(genre)),
+    decades: model.decades.map(({ decade }) => decade).filter((entry) => list(saved.decades).includes(entry)),
+    thin: saved.thin === true,
+    user: isId(saved.user) ? saved.user : null,
   };
 }
