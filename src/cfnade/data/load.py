@@ -47,10 +47,9 @@ from cfnade.utils.validation import describe_unknown, options
 
 log = logging.getLogger(__name__)
 
-_LAYOUT = ("user", "item", "rating", "time", "weight", "separator", "header", "encoding")
-_TEXT = ("separator", "header", "encoding", "skip_bad_lines")
 _COLUMNS = ("user", "item", "rating", "time", "weight")
-_COMPANIONS = {name: (edition.movies, "u.genre") for name, edition in EDITIONS.items()}
+_LAYOUT = (*_COLUMNS, "separator", "header", "encoding")
+_TEXT = ("separator", "header", "encoding", "skip_bad_lines")
 
 
 @options(DataError, "load option")
@@ -183,7 +182,7 @@ def _load_file(data: str | Path, options: LoadOptions, *, cache: bool) -> Datase
     published = DATASETS.get(data) if isinstance(data, str) else None
     path = locate(data, published, options.query)
     options = options if options.query is None else replace(options, query=None)
-    companions = companion_files(path)
+    companions = companion_files(path) if path.is_file() else []
 
     def parse() -> tuple[Dataset, str]:
         table = read(path, options, companions)
@@ -212,12 +211,14 @@ def _to_json(value: Any) -> Any:
 
 def companion_files(path: Path) -> list[Path]:
     """Return the files of titles beside a single file of ratings, which are read with it."""
-    bare_names: tuple[str, ...] = ()
-    for ratings_name, names in {**_COMPANIONS, ".inter": ()}.items():
-        stem, match, suffix = path.name.lower().partition(ratings_name)
-        if match and suffix in ("", *SUFFIXES) and (not stem or not names):
-            bare_names = names or (f"{stem}.item",)  # of RecBole
-    if not bare_names or path.is_dir():
+    name, suffix = path.name.lower(), path.suffix.lower()
+    if suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name in EDITIONS:
+        bare_names = EDITIONS[name].movies, "u.genre"
+    elif name.endswith(".inter"):  # of RecBole
+        bare_names = (name.removesuffix(".inter") + ".item",)
+    else:
         return []
     try:
         siblings = [s for s in path.parent.iterdir() if s.name.lower().startswith(bare_names)]

@@ -126,7 +126,7 @@ def test_entries_stored_twice_are_repeated_ratings() -> None:
         (np.zeros(5), r"an array of shape \(5,\)"),
         (np.array([[1, 2, np.nan]]), "rating nan is not a finite number"),
         (np.ones((2, 3), complex), "column '0': it holds values"),
-        (np.zeros((2, 2), FIELDS), r"structured array of shape \(2, 2\)"),
+        (np.zeros((2, 2), FIELDS), r"an array of shape \(2, 2\)"),
         (np.ma.masked_array(np.ones((2, 3))), "a masked array is not read"),
         (sp.coo_array(np.array([1, 0, 2])), "a sparse array of 1 dimension"),
         ({"ann": {"x": 5}, "bob": 3}, "under 'ann' the dict holds"),

@@ -147,13 +147,9 @@ def _from_sparse(matrix: Any, options: LoadOptions | None) -> pl.DataFrame:
 def _from_array(array: np.ndarray[Any, Any]) -> pl.DataFrame:
     if isinstance(array, np.ma.MaskedArray):
         raise DataError("a masked array is not read; give its valid rows (numpy.ma.compress_rows)")
-    if array.dtype.names is not None:
-        if array.ndim != 1:
-            raise DataError(
-                f"a structured array of shape {array.shape} is no table; give one of 1 dimension"
-            )
+    if array.dtype.names is not None and array.ndim == 1:
         return _frame({name: array[name] for name in array.dtype.names})
-    if array.ndim != 2 or array.shape[1] not in _WIDTHS:
+    if array.dtype.names is not None or array.ndim != 2 or array.shape[1] not in _WIDTHS:
         raise DataError(
             f"an array of shape {array.shape} is no table of ratings; give 2 to 4 columns "
             f"({_ROWS}), or a table of users × items as a scipy.sparse matrix"

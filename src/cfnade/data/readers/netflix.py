@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -40,24 +39,24 @@ def read(source: SourceFiles, *, skip_bad_lines: bool = False) -> RawTable:
     if skip_bad_lines:
         raise DataError(
             f"{source.path}: {option('skip_bad_lines', True)} is not for Netflix Prize files, "
-            "where a line belongs "
-            "to the movie named before it; leave it out, and correct a line that is named"
+            "where a line belongs to the movie named before it; leave it out, and correct a line "
+            "that is named"
         )
-    files = [_read_file(source, file) for file in _rating_files(source)]
-    starts = np.cumsum([0] + [len(file.stars) for file in files])
+    names = _rating_files(source)
+    first_rows, first_movies, arrays = _parse_files(source, names)
+    users, stars, days, movie_ids, movie_starts = arrays
 
     def locate(row: int) -> str:
-        number = int(np.searchsorted(starts, row, side="right")) - 1
-        return files[number].locate(row - int(starts[number]))
+        file = int(np.searchsorted(first_rows, row, side="right")) - 1
+        movies = int(np.searchsorted(movie_starts, row, side="right")) - first_movies[file]
+        return f"{source.label(names[file])}:{row - first_rows[file] + movies + 1}"
 
     columns = {
-        "user": _concat([file.users for file in files]),
-        "item": _concat([file.movies() for file in files]),
-        "rating": _concat([file.stars for file in files]),
-        "time": _concat([file.days for file in files]) * np.int32(_DAY),
+        "user": users,
+        "item": np.repeat(movie_ids, np.diff(movie_starts, append=len(users))),
+        "rating": stars,
+        "time": days * np.int32(_DAY),
     }
-    for file in files:
-        file.users = file.stars = file.days = np.empty(0, np.int32)  # `locate` needs the movies
     return RawTable(
         pl.DataFrame(columns),
         locate,
@@ -66,24 +65,6 @@ def read(source: SourceFiles, *, skip_bad_lines: bool = False) -> RawTable:
         item_table=_titles(source),
         rating_column=1,
     )
-
-
-@dataclass
-class _File:
-    label: str
-    users: npt.NDArray[Any]
-    stars: npt.NDArray[Any]
-    days: npt.NDArray[Any]
-    movie_ids: npt.NDArray[np.int32]  # in the order of the file
-    movie_starts: npt.NDArray[np.int64]  # how many ratings precede each
-
-    def movies(self) -> npt.NDArray[np.int32]:
-        n_ratings = len(self.users)
-        return np.repeat(self.movie_ids, np.diff(self.movie_starts, append=n_ratings))
-
-    def locate(self, row: int) -> str:
-        movies = int(np.searchsorted(self.movie_starts, row, side="right"))
-        return f"{self.label}:{row + movies + 1}"
 
 
 def _rating_files(source: SourceFiles) -> list[str]:
@@ -99,11 +80,29 @@ def _rating_files(source: SourceFiles) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
-def _concat(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _parse_files(
+    source: SourceFiles, names: list[str]
+) -> tuple[list[int], list[int], list[npt.NDArray[Any]]]:
+    """Return the first row and the first movie of each file, and the arrays of all files.
+
+    The arrays are users, stars, days, ids of movies, and how many ratings precede each movie.
+    """
+    first_rows, first_movies, parts = list[int](), list[int](), list[list[npt.NDArray[Any]]]()
+    n_rows = n_movies = 0
+    for name in names:
+        first_rows.append(n_rows)
+        first_movies.append(n_movies)
+        for part in _parse_file(source, name):
+            part[4] += n_rows
+            n_rows += len(part[0])
+            n_movies += len(part[3])
+            parts.append(part)
+    arrays = parts[0] if len(parts) == 1 else [np.concatenate(a) for a in zip(*parts, strict=True)]
+    return first_rows, first_movies, arrays
 
 
-def _read_file(source: SourceFiles, name: str) -> _File:
+def _parse_file(source: SourceFiles, name: str) -> list[list[npt.NDArray[Any]]]:
+    """Return the arrays of each piece of a file."""
     path = source.plain_path(name)
     text: Bytes
     if path is not None and path.stat().st_size > _PIECE:
@@ -117,14 +116,11 @@ def _read_file(source: SourceFiles, name: str) -> _File:
     if end == 0:
         raise DataError(f"{label}: the file is empty")
     with ThreadPoolExecutor(_THREADS) as pool:
-        parsed = list(pool.map(lambda piece: _parse(text, piece, label), _pieces(text, end)))
-    movie_ids, movie_starts = parsed[0][3:]
-    if len(movie_ids) == 0 or movie_starts[0] != 0:
+        parts = list(pool.map(lambda piece: _parse(text, piece, label), _pieces(text, end)))
+    movie_starts = parts[0][4]
+    if len(movie_starts) == 0 or movie_starts[0] != 0:
         raise DataError(f'{label}:1: a rating before any movie; the first line must be like "1:"')
-    before = np.cumsum([0] + [len(part[0]) for part in parsed[:-1]])
-    users, stars, days, movie_ids = (_concat([part[i] for part in parsed]) for i in range(4))
-    movie_starts = _concat([part[4] + n for part, n in zip(parsed, before, strict=True)])
-    return _File(label, users, stars, days, movie_ids, movie_starts)
+    return parts
 
 
 def _pieces(text: Bytes, end: int) -> list[slice]:
@@ -139,7 +135,7 @@ def _pieces(text: Bytes, end: int) -> list[slice]:
     return pieces
 
 
-def _parse(text: Bytes, piece: slice, label: str) -> tuple[npt.NDArray[Any], ...]:
+def _parse(text: Bytes, piece: slice, label: str) -> list[npt.NDArray[Any]]:
     lines = int(np.count_nonzero(text[piece] == 10)) + 1
     users, days, movie_ids = (np.empty(lines, np.int32) for _ in range(3))
     stars, movie_starts = np.empty(lines, np.uint8), np.empty(lines, np.int64)
@@ -148,27 +144,25 @@ def _parse(text: Bytes, piece: slice, label: str) -> tuple[npt.NDArray[Any], ...
     if outcome != FINE:
         raise DataError(_explain(text, int(stop), label))
     counts = (n, n, n, n_movies, n_movies)
-    return tuple(array[:count].copy() for array, count in zip(arrays, counts, strict=True))
+    return [array[:count].copy() for array, count in zip(arrays, counts, strict=True)]
 
 
 def _explain(text: Bytes, start: int, label: str) -> str:
     """Return what is wrong with the line that starts at byte `start`."""
     number = int(np.count_nonzero(text[:start] == 10)) + 1
-    text_line = text[start : start + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
-    fields = text_line.split(",")
-    place = f"{label}:{number}: "
-    if not text_line:
-        return place + "the line is empty; remove it"
-    if len(fields) != 3:
-        return (
-            place
-            + f'{text_line!r} is neither "movie:" nor "user,rating,date" ({len(fields)} fields)'
-        )
-    if not re.fullmatch(r"\d{1,9}", fields[0]):
-        return place + f"user {fields[0]!r} is not a whole number of at most 9 digits"
-    if not re.fullmatch("[1-5]", fields[1]):
-        return place + f"rating {fields[1]!r} is off the scale 1–5"
-    return place + f"date {fields[2]!r} is not a day like 2005-09-06"
+    line = text[start : start + 200].tobytes().split(b"\n")[0].rstrip(b"\r").decode("latin-1")
+    fields = line.split(",")
+    if not line:
+        fault = "the line is empty; remove it"
+    elif len(fields) != 3:
+        fault = f'{line!r} is neither "movie:" nor "user,rating,date" ({len(fields)} fields)'
+    elif not re.fullmatch(r"\d{1,9}", fields[0]):
+        fault = f"user {fields[0]!r} is not a whole number of at most 9 digits"
+    elif not re.fullmatch("[1-5]", fields[1]):
+        fault = f"rating {fields[1]!r} is off the scale 1–5"
+    else:
+        fault = f"date {fields[2]!r} is not a day like 2005-09-06"
+    return f"{label}:{number}: {fault}"
 
 
 def _titles(source: SourceFiles) -> pl.DataFrame | None:
