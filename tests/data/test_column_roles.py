@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,13 @@ PREFERENCES: list[tuple[str, list[Any]]] = [
     ("Bewertung", [5, 4, 1]),
     ("sentiment", [0.0, 0.5, 1.0]),
     ("label", [0, 1]),
-    ("enjoyment", ["positive", "negative", "neutral"]),
-    ("stars_given", ["★★★", "★", "★★★★★"]),
     ("opinion", ["4 stars", "2 stars"]),
     ("sentiment", [0.11, 0.37, 0.92, 0.58]),
     ("x", [0.5, 1.5, 2.0]),
     ("Note", ["3,5", "1,5", "2,0"]),
-    ("mood", ["pos", "neg"]),
     ("satisfaction", ["very", "hardly", "so so"]),
 ]
-_WORDS = ("enjoyment", "satisfaction", "mood", "opinion", "stars_given")
+_WORDS = ("opinion", "satisfaction")
 
 
 @pytest.mark.parametrize(("name", "values"), PREFERENCES)
@@ -51,10 +47,6 @@ def test_a_column_that_looks_like_ratings_is_asked_about(
         data.write_csv(tmp_path / "own.csv")
         data = tmp_path / "own.csv"
     message = f'''column '{name}' looks like ratings.*rating="{name}".*implicit=True'''
-    if name in _WORDS:
-        message = f'''column '{name}' looks like ratings.*write numbers.*rating="{name}"'''
-    if name == "stars_given":
-        message = "which column is the rating|looks like ratings"
     with pytest.raises(DataError, match=message) as caught:
         load(data)
     if "weight=" in str(caught.value):  # what a message offers must work
@@ -112,16 +104,6 @@ def test_two_levels_are_ratings(
         assert set(ratings.values.tolist()) == expected
         first = expected - {ratings.values[1]}
         assert {ratings.values[0]} == first
-
-
-def test_a_column_of_hours_is_offered_as_a_weight(caplog: pytest.LogCaptureFixture) -> None:
-    hours = table("hours_played", [0.1, 3.7, 120.25, 12.0])
-    with caplog.at_level(logging.INFO, "cfnade"):
-        load(hours)
-    assert 'weight="hours_played"' in caplog.text
-    weights = load(hours, weight="hours_played").weights
-    assert weights is not None
-    np.testing.assert_allclose(weights[:4], [0.1, 3.7, 120.25, 12.0], rtol=1e-6)
 
 
 def plays() -> list[int]:

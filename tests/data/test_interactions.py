@@ -20,7 +20,7 @@ from tests.data.plays import Line, played, saved, triples
 from cfnade import DataError, load, load_split, split
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.readers.tables import write_parquet
-from cfnade.data.scale import INTERACTIONS, Scale
+from cfnade.data.scale import Scale
 from cfnade.data.summary import summarize
 
 # -- counting --------------------------------------------------------------------------------------
@@ -121,13 +121,6 @@ def test_a_file_without_ratings_says_what_it_was_taken_for(
             f"no column of ratings, so every line was taken as an interaction ({found}" in said[0]
         )
         assert "rating=" in said[0]
-
-
-@pytest.mark.parametrize(
-    "text", ["1,2,3\n1,3,4\n", "user,item,rating\n1,2,3\n1,3,4\n", "1 2 3,5\n1 3 4,5\n1 4 2,5\n"]
-)
-def test_three_columns_stay_ratings(tmp_path: Path, text: str) -> None:
-    assert not load(saved(tmp_path, text)).implicit
 
 
 @pytest.mark.parametrize("header", ["user,item,avg_rating", "user,item,n_stars,my_score,a_score"])
@@ -324,32 +317,7 @@ def test_store_and_parquet_give_the_same_again(
     assert "taken as" not in caplog.text  # the file says it itself
 
 
-def test_weights_follow_their_pairs() -> None:
-    whole = played()
-    by_pair = {(u, i): w for u, i, w in triples(whole)}
-    mask = np.arange(len(whole)) % 3 == 0
-    part, rest = whole.select(mask), whole.select(np.flatnonzero(~mask))
-    assert all(by_pair[u, i] == w for u, i, w in triples(part) + triples(rest))
-    assert triples(rest.concat(part)) == triples(rest) + triples(part)
-    with pytest.raises(DataError, match="only subsets of one data set"):
-        part.concat(load(PAIRS))
-    assert whole.weights is not None
-    with pytest.raises(ValueError, match="read-only"):
-        whole.weights[0] = 3
-
-
 # -- splits ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name", ["paper:1", "authors:1234", "kfold:4:1", "time", "time:0.3", "users:1:3", "last:1"]
-)
-def test_every_interaction_is_in_one_part_with_its_weight(name: str) -> None:
-    whole = played(90)
-    parts = split(whole, name).parts().values()
-    together = [triple for part in parts for triple in triples(part)]
-    assert sorted(together) == sorted(triples(whole))
-    assert all(part.implicit for part in parts)
 
 
 def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
@@ -377,16 +345,6 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
 
 
 # -- the one level ---------------------------------------------------------------------------------
-
-
-def test_the_scale_of_interactions_has_one_level() -> None:
-    assert len(INTERACTIONS) == 1
-    assert INTERACTIONS.default_threshold == 1
-    assert INTERACTIONS.nearest(np.array([1.0, 7.0])).tolist() == [0, 0]
-    with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
-        Scale((3.0,))
-    with pytest.raises(DataError, match="needs 2 to 255 levels, got 1"):
-        load([(1, 2, 1), (1, 3, 1)], scale=[1])
 
 
 def test_a_summary_counts_weights() -> None:

@@ -96,14 +96,6 @@ def test_bad_ratings_are_refused_with_their_place(values: list[float], message: 
         made([1, 2, 3], [1, 2, 3], np.array(values, float), scale="1-5")
 
 
-def test_no_ratings_are_refused() -> None:
-    with pytest.raises(DataError, match="the data: no ratings in it"):
-        made([], [], [])
-    empty = np.array([], np.int64)
-    with pytest.raises(DataError, match="mine: no ratings in it"):
-        build(raw_table(empty, empty, empty, source="mine"), LoadOptions())
-
-
 def test_continuous_ratings_work_with_bins() -> None:
     values = np.linspace(0.013, 0.987, 50) ** 2
     with pytest.raises(DataError, match=r"look continuous.*bins=10"):
@@ -111,15 +103,6 @@ def test_continuous_ratings_work_with_bins() -> None:
     ratings = made(range(50), range(50), values, bins=4)
     edges = np.linspace(values.min(), values.max(), 5)
     assert ratings.levels.tolist() == np.clip(np.digitize(values, edges) - 1, 0, 3).tolist()
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(
-        DataError, match=r"duplicates \(='never'\) must be one of error, first, last, mean"
-    ):
-        LoadOptions(duplicates="never")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="scale= and bins= exclude each other"):
-        LoadOptions(scale="1-5", bins=3)
 
 
 # -- repeats -----------------------------------------------------------------------------------

@@ -85,21 +85,11 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _REQUIRED = ("user", "item", "rating")
 _ORDER = (*_REQUIRED, "time")
 
-_AMOUNTS = {
-    *("hour", "hours", "minute", "minutes", "second", "seconds", "duration", "playtime"),
-    *("amount", "total", "spent", "plays", "listens", "views", "clicks", "purchases"),
-}
 _PREFERENCES = {
     *("liked", "like", "likes", "dislike", "thumb", "thumbs", "feedback", "sentiment", "label"),
     *("opinion", "satisfaction", "recommended", "favorite", "favourite", "helpful"),
     *("bewertung", "note", "calificacion", "puntuacion", "valoracion", "voto", "ocena"),
 }
-_OPINIONS = {
-    *("true", "false", "yes", "no", "like", "dislike", "liked", "disliked", "positive"),
-    *("pos", "neg"),
-    *("negative", "neutral", "up", "down", "good", "bad", "love", "hate"),
-}
-_STARS = r"^(?:[★☆⭐*]+|\d(?:[.,]\d)?\s*(?:stars?|/\s*\d+))$"
 _SAMPLE = 10_000  # rows of a column that are examined
 _MAX_LEVELS = 21  # distinct numbers up to which a column looks like ratings; 0–10 in halves
 _MAX_RATING = 100.0
@@ -147,32 +137,24 @@ class ColumnRoles:
         positions = self.positions()
         used = {*positions.values(), *self.item_columns(names or ()).values()}
         ignored = {*COLUMN_NAMES["weight"], *COLUMN_NAMES["time"]}  # by the caller
-        offer = ""
-        for place in range(width):
+        for place in range(width if self.weight is None else 0):
             name = place if names is None else names[place]
-            if place in used or bare_name(str(name)) in ignored or self.weight is not None:
+            if place in used or bare_name(str(name)) in ignored:
                 continue
-            kind = _kind_of(column(place).head(_SAMPLE), str(name))
-            weight, implicit = option("weight", name), option("implicit", True)
-            if kind == "amount":
-                offer = offer or f"; {weight} weighs rows by that column"
-            elif kind is not None:
-                advice = f"give {option('rating', name)} if it holds them"
-                if kind == "words":
-                    advice = f"write numbers in place of its words and {advice}"
-                if kind == "positive":  # as weights must be
-                    advice += f", {weight} if it counts or measures use (plays, hours)"
+            lowest = _lowest_rating(column(place).head(_SAMPLE), str(name))
+            if lowest is not None:
+                advice = f"give {option('rating', name)} if it holds them, as numbers"
+                if lowest > 0:  # as weights must be
+                    advice += f", {option('weight', name)} if it counts or measures use"
                 raise DataError(
                     f"{label}: column {name!r} looks like ratings, but is not named so; {advice}, "
-                    f"or {implicit} to ignore it"
+                    f"or {option('implicit', True)} to ignore it"
                 )
         labels = {role: str(p) if names is None else names[p] for role, p in positions.items()}
-        columns = ", ".join(
-            role if role == name else f"{role} {name}" for role, name in labels.items()
-        )
+        columns = [role if role == name else f"{role} {name}" for role, name in labels.items()]
         return (
             "no column of ratings, so every line was taken as an interaction "
-            f"({'' if names else 'columns: '}{columns}){offer}; if there is one, name it with "
+            f"({'' if names else 'columns: '}{', '.join(columns)}); if there is one, name it with "
             f"{option('rating')}"
         )
 
@@ -238,44 +220,32 @@ def assign_roles(
     )
 
 
-def _kind_of(column: pl.Series, name: str) -> str | None:
-    """Return what a column holds, from its values and its name.
+def _lowest_rating(column: pl.Series, name: str) -> float | None:
+    """Return the lowest value of a column that looks like ratings, 0 for words; None otherwise.
 
-    Returns:
-        "positive" or "signed" for numbers that look like ratings, "words" for opinions in words,
-        "amount" for plays, hours and the like, None for anything else.
+    Its name speaks of preference, or its values are few and whole or halves.
     """
     import polars as pl
 
     from cfnade.data.raw_table import to_numbers
 
     column = column.drop_nulls()
-    words_of_name = {bare_name(word) for word in (name, *_WORDS.findall(name))}
+    is_preference = any(bare_name(word) in _PREFERENCES for word in (name, *_WORDS.findall(name)))
     if column.dtype == pl.String:
         texts = column.str.strip_chars().str.to_lowercase()
         texts = texts.filter(texts != "")
         column = to_numbers(texts.replace({"true": "1", "false": "0"}))
         if column.null_count():
-            words = texts.unique()
-            opinions = words.is_in(list(_OPINIONS)) | words.str.contains(_STARS)
-            repeated = len(words) <= min(_MAX_LEVELS, len(texts) // 2)
-            is_named = repeated and bool(words_of_name & _PREFERENCES)
-            return "words" if len(words) > 1 and (is_named or bool(opinions.all())) else None
+            repeated = 1 < texts.n_unique() <= min(_MAX_LEVELS, len(texts) // 2)
+            return 0.0 if repeated and is_preference else None
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         return None
-    values = column.cast(pl.Float64).unique()
-    if len(values) < 2 or not bool(values.is_finite().all()):
+    values = column.cast(pl.Float64).unique().sort()
+    if len(values) < 2 or not bool(values.is_between(-_MAX_RATING, _MAX_RATING).all()):
         return None
-    low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
-    small = low >= -_MAX_RATING and high <= _MAX_RATING
-    preference = "positive" if low > 0 else "signed"
-    if words_of_name & _PREFERENCES and small:
-        return preference
-    if low >= 0 and words_of_name & _AMOUNTS:
-        return "amount"
-    halves = bool(((2 * values) % 1 == 0).all())
     few = len(values) <= _MAX_LEVELS and 2 * len(values) <= max(len(column), 4)
-    return preference if few and halves and small else None
+    halves = bool(((2 * values) % 1 == 0).all())
+    return float(values[0]) if is_preference or (few and halves) else None
 
 
 def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> bool:

@@ -159,13 +159,6 @@ def test_given_columns_are_obeyed_in_every_format(
     assert list(swapped.frame["item"]) == list(straight.frame["user"])
 
 
-@pytest.mark.parametrize("files", [{"r.csv": CSV}, {"ratings.dat": DAT}])
-def test_times_can_be_left_out_in_every_format(files: dict[str, bytes], tmp_path: Path) -> None:
-    path = _write(files, tmp_path)
-    assert "time" in read(path, LoadOptions()).frame.columns
-    assert "time" not in read(path, LoadOptions(time=False)).frame.columns
-
-
 @pytest.mark.parametrize(
     "files",
     [

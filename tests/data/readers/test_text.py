@@ -443,33 +443,6 @@ def test_a_single_token_with_blanks_is_not_a_list_of_genres(tmp_path: Path) -> N
     assert genres.tolist() == ["Animation Children's", ""]
 
 
-def test_types_in_a_header_may_be_in_capitals_or_missing(tmp_path: Path) -> None:
-    text = "user_id:Token\tItem_ID:TOKEN\trating:Float\ttimestamp\n1\t2\t3\t7\n4\t5\t6\t9\n"
-    columns = read(_write_inter(tmp_path / "own.tsv", text), LoadOptions())
-    assert columns.frame.rows() == [(1, 2, 3.0, 7), (4, 5, 6.0, 9)]
-
-
-@pytest.mark.parametrize(
-    ("text", "items", "message"),
-    [
-        (INTER + "1\t2\tx\t5\n", None, r"x\.inter:2: rating 'x' is not a number"),
-        (INTER + "1\t2\t3\n", None, r"x\.inter:2: the line has 3 fields, not 4"),
-        (INTER, None, r"x\.inter: holds a header and no ratings"),
-        (INTER + "1\t2\t3\t5\n", "name:token\nx\n", r"x\.item:1: no separator cuts"),
-        (
-            INTER + "1\t2\t3\t5\n",
-            "item_id:token\tq:token\n\ty\n",
-            r"x\.item:2: the item id is",
-        ),
-    ],
-)
-def test_a_broken_recbole_file_is_named_with_line_and_remedy(
-    text: str, items: str | None, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match=message):
-        read(_write_inter(tmp_path / "x.inter", text, items), LoadOptions())
-
-
 # -- blocks of a long text ------------------------------------------------------------------------
 
 BLOCK_LINES = [["ann", "Alien", "5"], ["bob", 'two\n"lines"\n', "1"], ["cy", "a, b\n", "2"]] * 5
