@@ -69,18 +69,6 @@ def test_a_changed_source_is_parsed_again(source: Parser) -> None:
     assert source.calls == 2
 
 
-def test_a_touched_or_moved_source_is_only_hashed_again(source: Parser) -> None:
-    cached(source.path, "plain", source)
-    touch(source.path, 10**9)
-    cached(source.path, "plain", source)
-    moved = source.path.parent / "elsewhere" / source.path.name
-    moved.parent.mkdir()
-    source.path.rename(moved)
-    source.path = moved
-    assert cached(moved, "plain", source)[0] == ratings_of("12345")
-    assert source.calls == 1
-
-
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "garbage"])
 def test_a_damaged_cache_is_noticed_and_rebuilt(
     source: Parser, own_cache: Path, damage: str, caplog: pytest.LogCaptureFixture
@@ -99,13 +87,12 @@ def test_a_damaged_cache_is_noticed_and_rebuilt(
     assert source.calls == 2, "the rebuilt cache is sound"
 
 
-def test_a_damaged_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
+def test_a_file_with_another_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
     cached(source.path, "plain", source)
-    (note,) = (own_cache / "parsed").glob("*.json")
-    for text in ("", "[]", '{"file": 3}', "{"):
-        note.write_text(text)
+    for number, note in enumerate(("", "[]", '{"stamp": 3}', "{"), 2):
+        ratings_of("12345").save(kept_file(own_cache), note)
         assert cached(source.path, "plain", source)[0] == ratings_of("12345")
-    assert source.calls == 1, "the content is still known by its hash"
+        assert source.calls == number
 
 
 def test_a_source_that_changes_while_it_is_parsed_is_not_kept(

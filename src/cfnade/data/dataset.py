@@ -332,11 +332,11 @@ class Dataset(Memo):
 
     # -- files and identity -------------------------------------------------------------------
 
-    def save(self, path: Path, description: str = "") -> None:
+    def save(self, path: Path, note: str = "") -> None:
         """Write the data set to one file, atomically; `open` maps it into memory."""
         from cfnade.data.storage import save_dataset
 
-        save_dataset(self, path, description)
+        save_dataset(self, path, note)
 
     @classmethod
     def open(cls, path: Path) -> Ratings | Interactions:

@@ -1,11 +1,10 @@
 """Data sets on disk, one safetensors file each, and the cache of parsed sources.
 
-    CACHE/parsed/<digest of path and options>.json         file name, sizes and times of the source
-    CACHE/parsed/<digest of content and options>.safetensors
+    CACHE/parsed/<digest of path and options>.safetensors
 
-The first file is found by the path of a source, the second by its content, so a source that was
-moved is not parsed again. Both are written atomically: two processes may fill the cache at the same
-time, and readers see a complete file or none.
+A cached file holds names, sizes and times of the files of its source; it is replaced when these
+change. It is written atomically: two processes may fill the cache at the same time, and readers see
+a complete file or none.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,7 @@ from cfnade._typing import Array
 from cfnade.data.dataset import TABLES, Dataset, Interactions, Ratings, make_dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import DataError
-from cfnade.utils.files import write_text
 from cfnade.utils.safetensors_io import (
-    digest_file,
     digest_text,
     open_arrays,
     pack,
@@ -47,8 +43,8 @@ Stamp = list[list[Any]]
 # -- data sets ------------------------------------------------------------------------------------
 
 
-def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
-    """Write a data set to one file, atomically, chunk by chunk."""
+def save_dataset(dataset: Dataset, path: Path, note: str = "") -> None:
+    """Write a data set and a note to one file, atomically, chunk by chunk."""
     tables: dict[str, Array] = {}
     for name in TABLES:
         if (array := getattr(dataset, name)) is not None:
@@ -61,12 +57,12 @@ def save_dataset(dataset: Dataset, path: Path, description: str = "") -> None:
         lambda name: (chunk for (chunk,) in dataset.chunks(name)),
         tables,
         source=dataset.source,
-        description=description,
+        note=note,
     )
 
 
 def open_dataset(path: Path, *, verify: bool = True) -> tuple[Ratings | Interactions, str]:
-    """Map a saved data set into memory; return it and the description it was saved with.
+    """Map a saved data set into memory; return it and the note that it was saved with.
 
     Without `verify`, the arrays are not compared with their digests.
     """
@@ -94,7 +90,7 @@ def save_columns(
     tables: Mapping[str, Array] | None = None,
     *,
     source: str = "",
-    description: str = "",
+    note: str = "",
 ) -> None:
     """Write a data set whose columns come in chunks, and so may exceed memory.
 
@@ -106,7 +102,7 @@ def save_columns(
         chunks: Returns the chunks of a column, by name.
         tables: Ids, titles and genres as `pack` returns them; None: no ids.
         source: Name of the published data set.
-        description: What was recognized when the source was parsed.
+        note: Any text.
     """
     if tables is None:
         tables = {"user_ids": np.empty(0, np.int64), "item_ids": np.empty(0, np.int64)}
@@ -118,7 +114,7 @@ def save_columns(
         "scale": json.dumps(scale.values),
         "edges": json.dumps(scale.edges),
         "source": source,
-        "note": description,
+        "note": note,
     }
     write_chunks(
         path, specs, lambda name: [tables[name]] if name in tables else chunks(name), metadata
@@ -154,33 +150,23 @@ def cached(
     Returns:
         The data set, mapped into memory if it was in the cache, and the description.
     """
-    folder = cache_dir() / "parsed"
-    key = f"{PARSER_VERSION} {options}"
-    entry = folder / f"{digest_text(f'{path.resolve()} {key}')}.json"
-    stamp, name = _stamp(path, companions), ""
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        content = json.loads(entry.read_text())
-        name = str(content["file"]) if content["stamp"] == stamp else ""
-    is_current = bool(name)
-    if not is_current:  # perhaps the source was moved, or only its time changed
-        digests = [digest_file(path.parent / name) + name for name, *_ in stamp]
-        name = f"{digest_text(f'{digest_text(chr(10).join(digests))} {key}')}.safetensors"
-    stored = None
-    if (folder / name).exists():
+    key = digest_text(f"{PARSER_VERSION} {path.resolve()} {options}")
+    file, stamp = cache_dir() / "parsed" / f"{key}.safetensors", _stamp(path, companions)
+    if file.exists():
         try:
-            stored = open_dataset(folder / name)
-        except DataError as error:
+            dataset, note = open_dataset(file)
+            content = json.loads(note)
+            if content["stamp"] == stamp:
+                return dataset, str(content["description"])
+        except (DataError, ValueError, LookupError, TypeError) as error:
             log.warning("%s; parsing the source again", error)
-    if is_current and stored:
-        return stored
-    dataset, description = stored or parse()
+    dataset, description = parse()
     if _stamp(path, companions) == stamp:  # else the source changed while it was parsed
+        note = json.dumps({"stamp": stamp, "description": description})
         try:
-            if stored is None:
-                save_dataset(dataset, folder / name, description)
-            write_text(entry, json.dumps({"file": name, "stamp": stamp}))
+            save_dataset(dataset, file, note)
         except OSError as error:
-            log.warning("%s: the parsed data cannot be cached: %s", folder, error)
+            log.warning("%s: the parsed data cannot be cached: %s", file.parent, error)
     return dataset, description
 
 

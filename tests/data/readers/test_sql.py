@@ -72,7 +72,7 @@ def test_rows_of_a_query_leave_no_file(shop: str, own_cache: Path, tmp_path: Pat
     test = load_split(shop, f"file:{tmp_path / 'test.csv'}", query=QUERY, scale="0.5-5/0.5").test
     assert test.values.tolist() == [4.0]
     assert not any(b"pen" in path.read_bytes() for path in files_in(own_cache / "sources"))
-    assert len(files_in(own_cache / "parsed")) == 2  # test.csv: its note and its ratings
+    assert len(files_in(own_cache / "parsed")) == 1  # test.csv
 
 
 def test_the_rows_of_a_training_are_kept_once_and_not_parsed_again(
