@@ -192,6 +192,8 @@ def events_frame(ratings: Dataset) -> pl.DataFrame:
 def _print_summary(summary: StoreSummary) -> None:
     from datetime import UTC, datetime
 
+    from cfnade.cli.render import print_facts
+
     def minute(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
@@ -214,8 +216,7 @@ def _print_summary(summary: StoreSummary) -> None:
             f"RMSE {online.rmse:.4f} on the last {count_of(online.n, 'rating')}; "
             f"{100 * online.new_users:.0f} % of them by users new to the model"
         )
-    for name, fact in facts.items():
-        print(f"{name:<11}{fact}")
+    print_facts(facts)
     for model in summary.models:
         n = count_of(model["n_ratings"], "rating")
-        print(f"{'model':<11}{model['model'][:12]}: RMSE {model['rmse']:.4f} on {n}")
+        print_facts({"model": f"{model['model'][:12]}: RMSE {model['rmse']:.4f} on {n}"})

@@ -163,14 +163,16 @@ def _compile(config: RunConfig, plan: TrainingPlan) -> None:
     """Compile the kernels of all members, partly in a second process."""
     from cfnade.components.registry import component_names, kernel_groups
 
-    groups = ["inference"]
+    groups: list[str] = []
     if config.device == "cpu":
+        groups.append("inference")
         for member in plan.members:
             names = component_names(member.side, ridge=member.model.get("ridge", 0))
             groups += kernel_groups(names)
     if plan.implicit is not None:
-        groups.append("implicit")
-    compile_kernels(*dict.fromkeys(groups))
+        groups += ["inference", "implicit"]
+    if groups:  # without a name, all groups are compiled
+        compile_kernels(*dict.fromkeys(groups))
 
 
 def _announcement(parts: Split, plan: TrainingPlan) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from cfnade.cli.process import gc_frozen
-from cfnade.data.column_roles import COLUMN_NAMES
+from cfnade.data.column_roles import COLUMN_NAMES, bare_name, find_name
 from cfnade.data.raw_table import parse_or_raise, to_numbers
 from cfnade.data.readers.text import decode
 from cfnade.exceptions import DataError, PredictionError
@@ -40,29 +39,46 @@ class Table:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._frame = _read(file)
+        # polars appends a suffix to repeated names
+        self._names = [name.split("_duplicated_")[0] for name in self._frame.columns]
 
-    def column(self, role: str, names: tuple[str, ...] | None = None) -> list[str]:
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def column(self, role: str, names: Sequence[str] | None = None) -> list[str]:
         """Return the texts of a required column."""
         texts = self.optional_column(role, names)
         if texts is None:
             examples = ", ".join((names or COLUMN_NAMES[role])[:3])
             raise PredictionError(
                 f"{self.file}: has no column {role} ({examples} …); its columns are "
-                f"{', '.join(self._frame.columns)}"
+                f"{', '.join(self._names)}"
             )
         return texts
 
-    def optional_column(self, role: str, names: tuple[str, ...] | None = None) -> list[str] | None:
-        """Return the first column with one of the names, ignoring case and punctuation."""
-        for name in names or COLUMN_NAMES[role]:
-            columns = [column for column in self._frame.columns if _normalized(column) == name]
-            if len(columns) > 1:
-                raise PredictionError(
-                    f"{self.file}: {len(columns)} columns are named {name}; keep one"
-                )
-            if columns:
-                return self._complete(columns[0])
-        return None
+    def optional_column(self, role: str, names: Sequence[str] | None = None) -> list[str] | None:
+        """Return the column with the first of the names that occurs; it must occur once."""
+        place = find_name(names or COLUMN_NAMES[role], self._names)
+        if place is None:
+            return None
+        name = bare_name(self._names[place])
+        count = [bare_name(other) for other in self._names].count(name)
+        if count > 1:
+            raise PredictionError(f"{self.file}: {count} columns are named {name}; keep one")
+        texts: list[Any] = self._frame.to_series(place).to_list()
+        if None in texts:
+            row = self.locate(texts.index(None))
+            raise PredictionError(f"{row}: {self._names[place]} is missing; fill it in")
+        return texts
+
+    def ratings(self) -> list[float]:
+        """Return the column of ratings."""
+        texts = self.column("rating", _RATING_NAMES)
+        numbers: list[float | None] = to_numbers(pl.Series(texts, dtype=pl.String)).to_list()
+        if None in numbers:
+            row = numbers.index(None)
+            raise PredictionError(f"{self.locate(row)}: rating {texts[row]!r} is not a number")
+        return cast("list[float]", numbers)
 
     def locate(self, row: int) -> str:
         """Return the place of a row: its line in a text, whose fields may have line breaks."""
@@ -72,14 +88,6 @@ class Table:
         for column in self._frame.head(row):
             breaks += int(column.str.count_matches("\n", literal=True).sum())
         return f"{self.file}:{row + 2 + breaks}"
-
-    def _complete(self, column: str) -> list[str]:
-        texts: list[Any] = self._frame[column].to_list()
-        if None in texts:
-            raise PredictionError(
-                f"{self.locate(texts.index(None))}: {column} is missing; fill it in"
-            )
-        return texts
 
 
 def _read(file: Path) -> pl.DataFrame:
@@ -103,11 +111,6 @@ def _read(file: Path) -> pl.DataFrame:
 def _with_advice(error: DataError, advice: str) -> PredictionError:
     """Return the error with other advice: its own is about files of ratings."""
     return PredictionError(f"{str(error).partition(';')[0]}; {advice}")
-
-
-def _normalized(column: str) -> str:
-    name = column.split("_duplicated_")[0]  # a suffix of polars for repeated names
-    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[np.int64]:
@@ -145,36 +148,31 @@ def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> 
 
     if file is None and not typed:
         return None
-    if predictor.fitted.context.implicit:
-        return predictor.person(_parse_interactions(predictor, file, typed))
-    pairs, table = list[tuple[Any, float]](), None if file is None else Table(file)
-    if table is not None:
-        columns = table.column("item", _ITEM_NAMES), table.column("rating", _RATING_NAMES)
-        for row, (text, rating) in enumerate(zip(*columns, strict=True)):
-            number = _number(rating, partial(table.locate, row))
-            pairs.append((parse_item(text, predictor), number))
-    n_rows = len(pairs)
+    table = None if file is None else Table(file)
+    texts = [] if table is None else table.column("item", _ITEM_NAMES)
+    items = [parse_item(text, predictor) for text in texts]
+    if predictor.fitted.context.implicit:  # a column of ratings is ignored
+        items += [_parse_interaction(text, predictor) for text in typed]
+        return predictor.person([*dict.fromkeys(items)])
+    ratings = [] if table is None else table.ratings()
     for entry in typed:
         text, _, rating = entry.rpartition("=")
-        fault = 'write an item and its rating, such as "Alien (1979)=5"'
-        number = _number(rating if text else "", partial(repr, entry), fault)
-        pairs.append((parse_item(text, predictor), number))
+        number = to_numbers(pl.Series([rating if text else ""], dtype=pl.String))[0]
+        if number is None:
+            raise PredictionError(
+                f'{entry!r}: write an item and its rating, such as "Alien (1979)=5"'
+            )
+        items.append(parse_item(text, predictor))
+        ratings.append(number)
     try:
-        return predictor.person(pairs)
+        return predictor.person(list(zip(items, ratings, strict=True)))
     except HistoryError as error:
+        n_rows = len(texts)
         if table is None or error.index >= n_rows:
             place = repr(typed[error.index - n_rows])
         else:
             place = table.locate(error.index)
         raise PredictionError(f"{place}: {error}") from error
-
-
-def _parse_interactions(predictor: Predictor, file: Path | None, typed: list[str]) -> list[Any]:
-    """Return the items of a new user; a column of ratings is ignored."""
-    texts = [] if file is None else Table(file).column("item", _ITEM_NAMES)
-    items = [parse_item(text, predictor) for text in texts]
-    items += [_parse_interaction(text, predictor) for text in typed]
-    return [*dict.fromkeys(items)]
 
 
 def _parse_interaction(typed: str, predictor: Predictor) -> Any:
@@ -191,22 +189,14 @@ def parse_new_items(predictor: Predictor, file: Path | None) -> dict[Any, list[A
     """Return the first ratings of new items from a file: pairs of user and rating by item."""
     if file is None:
         return None
-    table, ratings = Table(file), dict[Any, list[Any]]()
-    columns = table.column("user"), table.column("item"), table.column("rating", _RATING_NAMES)
-    for row, (user, item, rating) in enumerate(zip(*columns, strict=True)):
-        pairs = ratings.setdefault(predictor.items.typed(item), [])
-        pairs.append((predictor.users.typed(user), _number(rating, partial(table.locate, row))))
-    if not ratings:
+    table, ratings_by_item = Table(file), dict[Any, list[Any]]()
+    columns = table.column("user"), table.column("item"), table.ratings()
+    for user, item, rating in zip(*columns, strict=True):
+        ratings = ratings_by_item.setdefault(predictor.items.typed(item), [])
+        ratings.append((predictor.users.typed(user), rating))
+    if not ratings_by_item:
         raise PredictionError(f"{file}: has no ratings of new items; give at least one")
-    return ratings
-
-
-def _number(text: str, locate: Callable[[], str], fault: str = "") -> float:
-    """Return a rating; `fault` replaces the message for text that is not a number."""
-    number: float | None = to_numbers(pl.Series([text], dtype=pl.String))[0]
-    if number is None:
-        raise PredictionError(f"{locate()}: {fault or f'rating {text!r} is not a number'}")
-    return number
+    return ratings_by_item
 
 
 # -- output ---------------------------------------------------------------------------------------
