@@ -17,7 +17,11 @@ import typer
 
 import cfnade
 from cfnade.cli import app, main
+from cfnade.cli.options import LoadArguments, RankingArguments, TrainingArguments
 from cfnade.cli.runner import command_line_option
+from cfnade.config import TrainingConfig
+from cfnade.data.load import LoadOptions
+from cfnade.inference.ranking_options import RankingOptions
 
 Shell = Any
 
@@ -125,6 +129,14 @@ def test_an_option_is_the_python_parameter_with_hyphens() -> None:
             name = singular.get(parameter.name, parameter.name).replace("_", "-")
             expected = name if name.startswith("-") else f"--{name}"
             assert expected in [*parameter.opts, *parameter.secondary_opts], command
+
+
+def test_groups_of_options_are_the_fields_of_option_classes() -> None:
+    load = {*LoadOptions.__dataclass_fields__, "item_features", "cache", "no_time", "no_weight"}
+    assert set(LoadArguments.__annotations__) == load
+    ranking = {*RankingOptions.__dataclass_fields__} - {"n"}
+    assert set(RankingArguments.__annotations__) == ranking
+    assert set(TrainingArguments.__annotations__) <= {*TrainingConfig.__dataclass_fields__}
 
 
 def test_options_of_data_are_for_train_and_data_only() -> None:

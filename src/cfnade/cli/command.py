@@ -48,9 +48,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "" in args:  # as a path it would mean the current folder
-            raise typer.BadParameter(
-                "an argument is empty; is a variable of the shell not set?", ctx
-            )
+            raise CfnadeError("an argument is empty; is a variable of the shell not set?")
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 
@@ -132,7 +130,8 @@ def _with_option_name(error: CfnadeError, ctx: Any) -> CfnadeError:
     value = error.value
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = ",".join(map(str, value))
-    return CfnadeError(f"{option} {value}: {error.reason}")
+    reason = error.reason.removesuffix(", or None")  # Python's way to leave an option out
+    return CfnadeError(f"{option} {value}: {reason}")
 
 
 def _option_of_field(field: str | None, ctx: Any) -> str | None:

@@ -116,16 +116,6 @@ _train = partial(typer.Option, rich_help_panel="Training")
 _output = partial(typer.Option, rich_help_panel="Output")
 
 ModelFolder = Annotated[Path, _output("--out", metavar="FOLDER", help="Folder for the model.")]
-Side = Annotated[
-    str | None, _model(metavar="SIDE", help="user, item, both or auto.  [default: auto]")
-]
-TimeBudget = Annotated[
-    float | None,
-    _model(metavar="MINUTES", help="Time for side auto.  [default: up to 40 s]"),
-]
-UseTimestamps = Annotated[
-    bool | None, _model("--use-timestamps", help="Model effects of time; needs side both.")
-]
 
 
 class ArchitectureArguments(TypedDict, total=False):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import typer
 
@@ -33,12 +34,34 @@ if TYPE_CHECKING:
     from cfnade.training.train import TrainingResult
 
 
-class TrainArguments(RunArguments, LoadArguments, total=False):
+_model = partial(typer.Option, rich_help_panel="Model")
+_training = partial(typer.Option, rich_help_panel="Training")
+
+
+class _OneProcessArguments(TypedDict, total=False):
+    side: Annotated[
+        str | None, _model(metavar="SIDE", help="user, item, both or auto.  [default: auto]")
+    ]
+    time_budget: Annotated[
+        float | None, _model(metavar="MINUTES", help="Time for side auto.  [default: up to 40 s]")
+    ]
+    use_timestamps: Annotated[
+        bool | None, _model("--use-timestamps", help="Model effects of time; needs side both.")
+    ]
+    split: Annotated[
+        str | None, _training(metavar="NAME", help="How to split the data, such as paper:0 or all.")
+    ]
+    device: Annotated[
+        str | None, _training(metavar="NAME", help="cpu, or a torch device.  [default: cpu]")
+    ]
+    log: Annotated[
+        Literal["tensorboard", "mlflow"] | None,
+        _training(metavar="TOOL", help="tensorboard or mlflow."),
+    ]
+
+
+class TrainArguments(_OneProcessArguments, RunArguments, LoadArguments, total=False):
     """Options that `run_config.py` reads."""
-
-
-def _training_option(name: str, metavar: str, help_text: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel="Training")
 
 
 @with_option_groups
@@ -49,21 +72,6 @@ def train(
     overwrite: options.Overwrite = False,
     resume: options.Resume = False,
     save_every: options.SaveEvery = 30.0,
-    side: options.Side = None,
-    time_budget: options.TimeBudget = None,
-    use_timestamps: options.UseTimestamps = None,
-    split: Annotated[
-        str | None,
-        _training_option("--split", "NAME", "How to split the data, such as paper:0 or all."),
-    ] = None,
-    device: Annotated[
-        str | None,
-        _training_option("--device", "NAME", "cpu, or a torch device.  [default: cpu]"),
-    ] = None,
-    log: Annotated[
-        Literal["tensorboard", "mlflow"] | None,
-        _training_option("--log", "TOOL", "tensorboard or mlflow."),
-    ] = None,
     **run_options: Unpack[TrainArguments],
 ) -> None:
     """Train a model on ratings or interactions.
@@ -84,17 +92,7 @@ def train(
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise TrainingError("several ranks train with: cfnade train-distributed SHARDS")
-    cli_options = run_config.run_options(
-        {
-            "data": data,
-            "side": side,
-            "time_budget": time_budget,
-            "use_timestamps": use_timestamps,
-            "split": split,
-            "device": device,
-            **run_options,
-        }
-    )
+    cli_options = run_config.run_options({"data": data, **run_options})
     with locked_output_dir(out):
         if resume:
             config = run_config.resume(out, cli_options)
@@ -103,6 +101,7 @@ def train(
             config = run_config.resolve(cli_options)
             require_replaceable(out, overwrite=overwrite)
         run_config.require_source(config.data)
+        log = run_options["log"]
         callbacks = [] if log is None else [logging_callback(log, out, config.to_json())]
         _train(config, out, resume, save_every, callbacks)
 
@@ -122,7 +121,8 @@ def _train(
         from cfnade.training.state import StateStore
 
     parts = load_parts(config)
-    print_status(str(parts))
+    sizes = [f"{len(part):,} {name}" for name, part in parts.parts().items() if len(part)]
+    print_status(f"split {parts.name}: {', '.join(sizes)}")
     config = with_split(config, parts)
     plan = training_plan(config, parts)
     store = StateStore(out, save_every, resume)

@@ -160,7 +160,8 @@ def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> 
         number = to_numbers(pl.Series([rating if text else ""], dtype=pl.String))[0]
         if number is None:
             raise PredictionError(
-                f'{entry!r}: write an item and its rating, such as "Alien (1979)=5"'
+                f'{entry!r}: write an item and its rating, such as "Alien (1979)=5", or give a '
+                "user of the training data with --user"
             )
         items.append(parse_item(text, predictor))
         ratings.append(number)
