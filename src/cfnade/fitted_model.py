@@ -125,21 +125,24 @@ class FittedModel:
 
     def counts_for(self, ratings: Dataset) -> dict[Axis, IntArray]:
         """Return `training_counts` by the ids of other ratings, with zeros for new ids."""
-        counts = {}
-        for axis, levels in self.training_counts.items():
-            places = match_tables(ratings.ids(axis), self.context.ids(axis))
-            counts[axis] = np.where(places[:, None] >= 0, levels[places], 0)
-        return counts
+        return {
+            axis: np.where(places[:, None] >= 0, self.training_counts[axis][places], 0)
+            for axis, places in self._match_ids(ratings).items()
+        }
+
+    def _match_ids(self, ratings: Dataset) -> dict[Axis, IntArray]:
+        """Return where the ids of other ratings are in the tables of this model, -1 for new ids."""
+        return {
+            axis: match_tables(ratings.ids(axis), self.context.ids(axis))
+            for axis in self.training_counts
+        }
 
     def extend(self, ratings: Dataset) -> FittedModel:
         """Return the model with other ratings as its context, and with their ids.
 
         A new user or item gets the mean of the trained columns.
         """
-        places = {
-            axis: match_tables(ratings.ids(axis), self.context.ids(axis))
-            for axis in self.training_counts
-        }
+        places = self._match_ids(ratings)
         trained = {axis: counts.sum(1) > 0 for axis, counts in self.training_counts.items()}
         members = []
         for member in self.members:

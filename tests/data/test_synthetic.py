@@ -130,8 +130,8 @@ def test_times_are_whole_seconds_of_three_years_and_each_person_has_a_period() -
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((3, 4, 13), r"3 users, 4 items, 13 ratings: there are only 12 cells"),
-        ((3, 4, 3), r"every user and item has a rating, so there must be 4 or more"),
+        ((3, 4, 13), r"3 users, 4 items, 13 ratings: .*must be 4 to 12"),
+        ((3, 4, 3), r"every user and item has a rating .*must be 4 to 12"),
         ((0, 4, 0), r"users \(=0\) must be a whole number in 1\.\.2147483647"),
         ((3, -4, 4), r"items \(=-4\) must be a whole number"),
         ((3, 4, 5.0), r"ratings \(=5\.0\) must be a whole number"),

@@ -176,7 +176,7 @@ class Dataset(Memo):
 
     @property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
-        """Types of the columns: users, items, levels and, where there are some, times, weights."""
+        """Types of the columns: users, items, levels and, if present, times and weights."""
         return {name: self._columns[name].dtype for name in _COLUMNS if name in self._columns}
 
     def chunks(self, *columns: str) -> Iterator[tuple[Array, ...]]:
@@ -397,7 +397,7 @@ def make_dataset(
     item_ids: IdArray,
     **attributes: Any,
 ) -> Ratings | Interactions:
-    """Return `Interactions` if the scale is theirs, `Ratings` otherwise."""
+    """Return `Interactions` for the scale `INTERACTIONS`, `Ratings` for any other."""
     if scale == INTERACTIONS:
         return Interactions(users, items, user_ids, item_ids, **attributes)
     return Ratings(users, items, levels, scale, user_ids, item_ids, **attributes)

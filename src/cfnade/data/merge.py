@@ -1,4 +1,4 @@
-"""Two data sets with ids of their own become one, on a common scale and common id tables."""
+"""Merge two data sets with different ids, on a common scale and common id tables."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def authors_order(n: int, seed: int) -> IndexArray:
 
 
 def authors_sizes(n: int) -> tuple[int, int]:
-    """Return the numbers of validation and test ratings: ceilings of float products, as theirs."""
+    """Return the numbers of validation and test ratings: ceilings of float products."""
     # 0.9 * 0.005 is a little above 0.0045, so 2,000 ratings give 10 of validation, not 9.
     return ceil(n * (0.9 * 0.005)), ceil(n * 0.1)
 

@@ -143,7 +143,7 @@ def cached(
 
     Args:
         path: File or folder of the source.
-        options: Options of the parser as text; each text has an entry of its own.
+        options: Options of the parser as text; each text has its own entry.
         parse: Parses the source, and returns the data set and a description of the format.
         companions: Other files that the parser reads.
 

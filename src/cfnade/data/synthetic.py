@@ -11,7 +11,7 @@ softmax of popularity and of the product of the factors as probabilities.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ class Truth:
     cuts: FloatArray  # (K-1,) rising
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Synthetic:
     """Synthetic ratings and the truth that they were drawn from.
 
@@ -72,10 +72,7 @@ class Synthetic:
     """
 
     ratings: Dataset
-    truth: Truth
-
-    def __repr__(self) -> str:
-        return f"<Synthetic {self.ratings!r}, {self.truth.user_factors.shape[1]} factors>"
+    truth: Truth = field(repr=False)
 
     def probabilities(self, users: npt.ArrayLike, items: npt.ArrayLike) -> FloatArray:
         """Return the true probability of every level for pairs of a user and an item, (n, K)."""
@@ -208,15 +205,11 @@ def _check_shape(users: int, items: int, ratings: int, factors: int, seed: int) 
         check_scalar(name, value, int, Ge(1), Le(2**31 - 1), error=DataError)
     for name, value in {"ratings": ratings, "factors": factors, "seed": seed}.items():
         check_scalar(name, value, int, Ge(0), error=DataError)
-    shape = f"{users:,} users, {items:,} items, {ratings:,} ratings"
-    if ratings > users * items:
+    least, most = max(users, items), users * items
+    if not least <= ratings <= most:
         raise DataError(
-            f"{shape}: there are only {users * items:,} cells, and each is rated once at most"
-        )
-    if ratings < max(users, items):
-        raise DataError(
-            f"{shape}: every user and item has a rating, so there must be {max(users, items):,} "
-            "or more"
+            f"{users:,} users, {items:,} items, {ratings:,} ratings: every user and item has a "
+            f"rating and each pair one at most, so there must be {least:,} to {most:,}"
         )
 
 
@@ -346,7 +339,7 @@ def _draw_levels(pairs: RatedPairs, truth: Truth, seed: int) -> tuple[IndexArray
 
 
 def _draw_times(users: IndexArray, count: int, seed: int) -> npt.NDArray[np.int32]:
-    """Each user rates within a period of their own, minutes to years long, mostly early in it."""
+    """Draw times: each user rates within a period of minutes to years, mostly early in it."""
     random = np.random.default_rng((seed, 6))
     period = np.exp(random.uniform(np.log(_SHORTEST_PERIOD), np.log(_TIME_SPAN), count)).astype(
         np.float32
