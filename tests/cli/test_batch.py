@@ -74,26 +74,6 @@ def test_a_job_that_failed_at_its_start_may_be_corrected(
     assert done.code == 0, done.said
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--valid", "1"], "--valid 1.0: must be a number"),
-        (["--engine", "dask"], "--engine: 'dask' is not one of"),
-        (["--workers", "0"], "--workers: must be greater than or equal to 1"),
-        (["--side", "film"], "--side film: must be one of"),
-        (["--scale", "1-5", "--bins", "3"], "--scale and --bins exclude each other"),
-    ],
-)
-def test_wrong_options_of_shard_are_one_error_and_leave_nothing(
-    shell: Shell, tmp_path: Path, options: list[str], message: str
-) -> None:
-    (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n1,3,4\n")
-    done = shell("data", "shard", tmp_path / "r.csv", "--out", tmp_path / "out", *options)
-    assert done.code in (1, 2)
-    assert message in done.said
-    assert not (tmp_path / "out").exists()
-
-
 def test_lists_of_many_people_are_those_of_each(
     shell: Shell, user_model: Path, tmp_path: Path
 ) -> None:
@@ -123,32 +103,6 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
     alone = json.loads(shell("evaluate", user_model, test, "--json").out)
     done = shell("batch", "evaluate", user_model, test, "--out", tmp_path / "j", "--json")
     assert json.loads(done.out)["rmse"] == pytest.approx(alone["rmse"])
-
-
-@pytest.mark.parametrize(
-    ("command", "message", "code"),
-    [
-        (["recommend", "MODEL"], "missing option '--out'", 2),
-        (["recommend", "MODEL", "nowhere", "--out", "lists"], "no such file or folder", 1),
-        (["recommend", "MODEL", "--user", "3", "--out", "l"], "no such option: --user", 2),
-        (["predict", "MODEL", "x.csv", "--timestamp", "3", "--out", "l"], "no such option", 2),
-        (["evaluate", "MODEL", "--out", "l"], "missing argument 'DATA'", 2),
-        (
-            ["predict", "MODEL", "x.csv", "--engine", "dask", "--out", "l"],
-            "--engine: 'dask' is not one of",
-            2,
-        ),
-    ],
-)
-def test_wrong_large_jobs_are_one_error(
-    shell: Shell, user_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    command: list[str], message: str, code: int,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    done = shell("batch", *[user_model if word == "MODEL" else word for word in command])
-    assert done.code == code
-    assert message in done.said
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("engine", ["ray", "spark"])

@@ -90,22 +90,3 @@ def test_a_picture_needs_matplotlib(
     done = shell("compare", ratings_file, "--models", "means", "--plot")
     assert done.code == 1
     assert "pip install 'cfnade[plot]'" in done.said
-
-
-@pytest.mark.parametrize(
-    ("command", "advised"),
-    [
-        (["compare", "{file}", "--models", "means"], True),
-        (["store", "import", "ratings.db", "{file}"], True),
-        (["data", "info", "{file}"], False),
-    ],
-)
-def test_unrecognized_columns_can_be_named_in_a_conversion(
-    shell: Shell, tmp_path: Path, command: list[str], advised: bool
-) -> None:
-    file = tmp_path / "ratings.csv"
-    file.write_text("Kunde;Artikel;Sterne;Ort;Land\na;b;5;Köln;D\nc;d;3;Bonn;D\n")
-    done = shell(*[str(file) if word == "{file}" else word for word in command])
-    assert done.code == 1
-    assert "name it with --user" in done.said
-    assert ("cfnade data convert" in done.said) == advised

@@ -46,25 +46,11 @@ def test_the_page_is_told_what_items_are(shell: Shell, model: Path, tmp_path: Pa
     assert not (tmp_path / "b").exists()
 
 
-def test_a_file_is_no_place_for_a_page(shell: Shell, model: Path, tmp_path: Path) -> None:
-    (tmp_path / "site").write_text("mine")
-    done = shell("export", "site", model, tmp_path / "site")
-    assert done.code == 1
-    assert "is no folder" in done.said
-    assert (tmp_path / "site").read_text() == "mine"
-
-
 def test_a_model_is_not_overwritten_by_a_page(shell: Shell, model: Path) -> None:
     before = {path: path.read_bytes() for path in model.iterdir()}
     done = shell("export", "site", model, model)
     assert (done.code, "is the folder of a saved model" in done.said) == (1, True)
     assert {path: path.read_bytes() for path in model.iterdir()} == before
-
-
-def test_a_graph_is_written_to_a_file(shell: Shell, model: Path, tmp_path: Path) -> None:
-    for out, message in (("x", "must end in .onnx"), ("no/x.onnx", "there is no folder")):
-        done = shell("export", "onnx", model, tmp_path / out)
-        assert (done.code, message in done.said) == (1, True), done.said
 
 
 def test_a_refusal_names_the_option_once(shell: Shell, tmp_path: Path) -> None:

@@ -109,34 +109,12 @@ def test_a_model_is_replaced_only_if_that_is_said_and_that_before_any_data_is_re
         assert weights(out) != before
 
 
-def test_force_replaces_an_unfinished_run(
-    shell: Shell, ratings_file: Path, tmp_path: Path, stopped: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "model"
-    assert "stopped" in shell("train", ratings_file, *options(out, 9)).out
-    assert (out / STATE).exists()
-    stopped.undo()
-    done = shell("train", ratings_file, *options(out, 1), "--overwrite")
-    assert done.code == 0, done.err
-    assert load(out).metadata["run_config"]["training"]["epochs"] == 1
-
-
 def test_files_that_are_no_model_are_refused_before_training(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}")
     refused = shell("train", "no-such-file.csv", *options(tmp_path, 1), "--overwrite")
     assert refused.code == 1
     assert "was not written by cfnade" in refused.said
     assert (tmp_path / "model.json").read_text() == "{}"
-
-
-def test_an_error_leaves_no_empty_folder(shell: Shell, ratings_file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "model"
-    for wrong in (["--device", "toaster"], ["--factors", "99"], ["--split", "papr:0"]):
-        assert shell("train", ratings_file, *options(out, 1), *wrong).code == 1
-        assert list(tmp_path.iterdir()) == []
-    (tmp_path / "deep").mkdir()
-    assert shell("train", ratings_file, *options(out, 1), "--factors", "99").code == 1
-    assert list((tmp_path / "deep").iterdir()) == []  # what was there stays
 
 
 # -- one run at a time ----------------------------------------------------------------------------
@@ -192,17 +170,6 @@ def test_a_disk_that_fills_up_in_the_middle_costs_nothing_that_was_saved(
 
 def _full(*_: object) -> None:
     raise OSError(28, "No space left on device")
-
-
-def test_a_disk_that_is_full_from_the_start_is_one_message(
-    processes: Server, ratings_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "model"
-    run = processes.start("train", ratings_file, *options(out, 2), file_bytes=3_000)
-    _, err = run.end()
-    assert run.code == 1
-    assert err.count("error: ") == 1
-    assert "nothing of this run was saved before" in err
 
 
 def test_a_run_that_begins_removes_only_states_of_earlier_runs(tmp_path: Path) -> None:

@@ -54,24 +54,3 @@ def test_it_is_resumed_as_it_was_begun(shell: Shell, ratings_file: Path, tmp_pat
     assert both[0] == both[1]
     other = shell("train", "--resume", "--out", again, "--time-budget", "5")
     assert "--time-budget was 0.1 when the run began and is 5.0 now" in other.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ("--side", "auto", "--epochs", "3"),
-            "--epochs 3: describes a model, and --side auto chooses models itself",
-        ),
-        (("--side", "user", "--time-budget", "3"), "--time-budget 3.0: is for --side auto"),
-        (("--time-budget", "0"), "--time-budget 0.0: must be a number above 0"),
-        (("--without-context",), "train with --side user to share a model without ratings"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    shell: Shell, ratings_file: Path, tmp_path: Path, options: tuple[str, ...], message: str
-) -> None:
-    done = shell("train", ratings_file, "--out", tmp_path / "new", *options)
-    assert done.code == 1
-    assert message in done.err
-    assert not (tmp_path / "new").exists()

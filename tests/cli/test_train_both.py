@@ -68,19 +68,3 @@ def test_seeds_are_shown_saved_as_one_model_and_resumed(
     resumed = shell("train", "--resume", "--out", out)
     assert resumed.code == 0, resumed.err
     assert torch.equal(weights(out), weights(whole))
-
-
-def test_recipes_of_other_sides_and_bad_seeds_are_refused(
-    shell: Shell, ratings_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "model"
-    wrong = shell("train", ratings_file, "--side", "both", "--recipe", "default", "--out", out)
-    assert wrong.code != 0
-    assert "recipe default is for side user" in wrong.err.replace("\n", " ")
-    wrong = shell("train", ratings_file, "--n-seeds", "0", "--out", out)
-    assert "--n-seeds 0: must be" in wrong.err
-    wrong = shell("train", ratings_file, "--side", "all", "--out", out)
-    assert 'must be "user", "item" or "both"' in wrong.err
-    wrong = shell("train", ratings_file, "--side", "both", "--without-context", "--out", out)
-    assert "train with --side user to share a model" in wrong.said
-    assert not out.exists()

@@ -142,19 +142,6 @@ def test_recommend_says_whom_it_does_not_know(
         assert "unknown users" not in shell("recommend", model, "--user", "7").err
 
 
-def test_recommend_for_a_new_person_by_titles_ids_or_file(
-    shell: Shell, user_model: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.csv"
-    file.write_text('Title,Rating\n"Film 03, The (1953)",5\n11,1\n')
-    typed = shell("recommend", user_model, "film 03=5", "11=1", "--json")
-    from_file = shell("recommend", user_model, "--history", file, "--json")
-    expected = Predictor.load(user_model).recommend(history={3: 5.0, 11: 1.0})
-    assert typed.code == from_file.code == 0
-    for done in (typed, from_file):
-        assert_close(json.loads(done.out), expected.to_dicts())
-
-
 @pytest.mark.parametrize(
     "data",
     [
