@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cfnade.data.datasets import DATASETS
 from cfnade.fitted_model import FittedModel
 from cfnade.utils.safetensors_io import digest_text
+from cfnade.utils.text import count_of
 
 CARD = "README.md"
 _MARK = "<!-- cfnade card "
 _METRICS = {"rmse": "RMSE", "nll": "negative log-likelihood", "calibration_error": "ECE"}
+_BASELINE = "means_rmse"
 _TEMPLATE = """---
 library_name: cfnade
 license: other
@@ -79,8 +80,9 @@ def render(model: FittedModel) -> str:
     """Return the text of the card."""
     printable = (char if char.isprintable() else " " for char in model.context.source)
     source = " ".join("".join(printable).split())
-    metrics = model.metadata.get("valid") or {}
-    metrics = metrics if {*_METRICS, "means_rmse"} <= {*metrics} else {}
+    valid = model.metadata.get("valid") or {}
+    measured = (name for name in (*_METRICS, _BASELINE) if valid.get(name) is not None)
+    metrics = {name: float(valid[name]) for name in measured}  # None stands for NaN
     published = DATASETS.get(source.split(" ")[0])
     text = _TEMPLATE.format(
         results=_model_index(source, metrics),
@@ -95,23 +97,17 @@ def render(model: FittedModel) -> str:
     return f"{text}{_MARK}{digest_text(text)} -->\n"
 
 
-def _model_index(source: str, metrics: Mapping[str, Any]) -> str:
+def _model_index(source: str, metrics: Mapping[str, float]) -> str:
     """Return the YAML of the results, or nothing; JSON is YAML."""
-    if not metrics:
-        return ""
     figures = [
         {"type": name, "name": f"validation {words}", "value": round(metrics[name], 4)}
-        for name, words in _available(metrics).items()
+        for name, words in _METRICS.items()
+        if name in metrics
     ]
     dataset = {"name": source or "own data", "type": "ratings"}
     result = {"task": {"type": "ratings"}, "dataset": dataset, "metrics": figures}
     index = json.dumps([{"name": "cfnade", "results": [result]}], ensure_ascii=False)
-    return f"model-index: {index}\n"
-
-
-def _available(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of the metrics that are not None, which stands for NaN."""
-    return {name: words for name, words in _METRICS.items() if metrics[name] is not None}
+    return f"model-index: {index}\n" if figures else ""
 
 
 def _summary(model: FittedModel) -> str:
@@ -121,11 +117,10 @@ def _summary(model: FittedModel) -> str:
             f"It predicts which of {n_items:,} items a user interacts with next, from the user's "
             "interactions."
         )
-    members = f"{n_members} member{'' if n_members == 1 else 's'}"
     lists = " It also predicts interactions." if model.interaction_model is not None else ""
     return (
         f"It predicts the distribution of the rating ({scale}) that a user gives an item (side "
-        f"`{model.side}`, {members}).{lists}"
+        f"`{model.side}`, {count_of(n_members, 'member')}).{lists}"
     )
 
 
@@ -141,11 +136,11 @@ def _data(model: FittedModel, source: str) -> list[str]:
     return [*lines, f"- **The folder contains {content}** with ids: check before you share it."]
 
 
-def _metrics(metrics: Mapping[str, Any]) -> list[str]:
+def _metrics(metrics: Mapping[str, float]) -> list[str]:
     if not metrics:
         return ["None were measured."]
+    names = _METRICS | {_BASELINE: "RMSE of a baseline of means"}
     lines = ["| on the validation part | |", "|---|---|"]
-    lines += [f"| {words} | {metrics[name]:.4f} |" for name, words in _available(metrics).items()]
-    lines += [f"| RMSE of a baseline of means | {metrics['means_rmse']:.4f} |"]
+    lines += [f"| {names[name]} | {value:.4f} |" for name, value in metrics.items()]
     note = "Epoch and calibration were selected on this part; a test part gives unbiased values."
     return [*lines, "", note]
