@@ -19,6 +19,9 @@ from cfnade.data import splits
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.split_protocols import (
+    TRAIN,
+    VALID,
+    add_validation,
     authors_order,
     authors_sizes,
     choose_positions,
@@ -473,3 +476,9 @@ def raw_digest(part: Dataset) -> str:
     users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
     text = repr(sorted(zip(users, items, strict=True))).replace(" ", "")
     return hashlib.md5(text.encode()).hexdigest()
+
+
+def test_the_validation_part_depends_on_the_seed() -> None:
+    drawn = [add_validation(np.full(400, TRAIN, np.uint8), seed) for seed in (1, 2)]
+    assert [int((parts == VALID).sum()) for parts in drawn] == [20, 20]
+    assert (drawn[0] != drawn[1]).any()

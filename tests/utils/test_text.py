@@ -1,15 +1,8 @@
 """Counts agree with their nouns."""
 
-from __future__ import annotations
-
-import pytest
-
 from cfnade.utils.text import count_of
 
 
-@pytest.mark.parametrize(
-    ("n", "expected"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1200, "1,200 people")]
-)
-def test_one_is_singular(n: int, expected: str) -> None:
-    assert count_of(n, "person", "people") == expected
-    assert count_of(n, "item") == expected.replace("people", "items").replace("person", "item")
+def test_one_is_singular() -> None:
+    counts = [count_of(n, "item") for n in (0, 1, 2, 1200)]
+    assert counts == ["0 items", "1 item", "2 items", "1,200 items"]

@@ -138,10 +138,10 @@ def test_lists_are_checked_value_by_value(sizes: Any) -> None:
 
 def test_some_fields_are_checked_without_an_instance() -> None:
     assert check_options(Example, {"rate": 1, "sizes": [3]}) == {"rate": 1.0, "sizes": (3,)}
-    with pytest.raises(TrainingError, match=r"recipe own: training option epochs \(=0\) must be"):
-        check_options(Example, {"epochs": 0}, "recipe own: ")
-    with pytest.raises(TrainingError, match="recipe own: unknown training option 'epoch'; did you"):
-        check_options(Example, {"epoch": 1}, "recipe own: ")
+    with pytest.raises(TrainingError, match=r"training option epochs \(=0\) must be"):
+        check_options(Example, {"epochs": 0})
+    with pytest.raises(TrainingError, match="unknown training option 'epoch'; did you"):
+        check_options(Example, {"epoch": 1})
 
 
 @pytest.mark.parametrize("value", ["8" * 10**6, 10**400])

@@ -308,7 +308,7 @@ class Dataset(Memo):
     def concat(self, dataset: Self) -> Self:
         """Append the rows of another subset of the same data; lazy if both have one base."""
         tables = [(self.ids(axis), dataset.ids(axis)) for axis in OTHER_AXIS]
-        same_ids = all(ids is other or np.array_equal(ids, other) for ids, other in tables)
+        same_ids = all(ids is appended or np.array_equal(ids, appended) for ids, appended in tables)
         same_columns = self._columns.keys() == dataset._columns.keys()
         if not same_ids or not same_columns or self.scale != dataset.scale:
             raise DataError("only subsets of one data set can be concatenated")

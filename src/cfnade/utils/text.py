@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-def count_of(n: int, noun: str, plural: str | None = None) -> str:
+def count_of(n: int, noun: str) -> str:
     """Return a number with its noun: 1 item, 1,200 items."""
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+    return f"{n:,} {noun if n == 1 else noun + 's'}"
 
 
 def option(name: str, value: object = None) -> str:

@@ -77,13 +77,12 @@ def options(error: type[CfnadeError], noun: str = "") -> Callable[[type[C]], typ
     return decorate
 
 
-def check_options(cls: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+def check_options(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Check some fields of an option class without creating an instance.
 
     Args:
         cls: A class made by `options`.
         values: Field names and values; names of no field are refused.
-        where: Prefix of the error message, such as "recipe default: ".
 
     Returns:
         The values in Python's own types.
@@ -92,9 +91,8 @@ def check_options(cls: type, values: Mapping[str, Any], where: str = "") -> dict
     rules, checked = _field_rules(cls), {}
     for name, value in values.items():
         if name not in rules:
-            message = describe_unknown(noun or "option", name, rules)
-            raise error(f"{where}{message}", field=name, value=value)
-        checked[name] = rules[name].check(name, value, error, f"{where}{noun}")
+            raise error(describe_unknown(noun or "option", name, rules), field=name, value=value)
+        checked[name] = rules[name].check(name, value, error, noun)
     return checked
 
 
@@ -104,7 +102,6 @@ def check_scalar(
     kind: type[S],
     *constraints: BaseMetadata,
     error: type[CfnadeError],
-    noun: str = "",
 ) -> S:
     """Return an argument as an int, float, bool or str if it satisfies the constraints.
 
@@ -114,9 +111,8 @@ def check_scalar(
         kind: The required type. An int is accepted where a float is required.
         *constraints: Constraints of `annotated_types`, such as `Ge(1)`.
         error: Raised if the value does not fit.
-        noun: Stands before the name in the message.
     """
-    checked: S = _rule(kind, constraints).check(name, value, error, noun)
+    checked: S = _rule(kind, constraints).check(name, value, error)
     return checked
 
 
@@ -124,7 +120,7 @@ def check_choice(
     name: str, value: object, choices: Iterable[str], *, error: type[CfnadeError]
 ) -> str:
     """Return an argument if it is one of the strings."""
-    checked: str = _rule(Literal[*choices]).check(name, value, error, "")
+    checked: str = _rule(Literal[*choices]).check(name, value, error)
     return checked
 
 
@@ -146,14 +142,14 @@ class _Rule(NamedTuple):
     requirement: str
     """Completes the sentence "it must be …"."""
 
-    def check(self, name: str, value: Any, error: type[CfnadeError], noun: str) -> Any:
+    def check(self, name: str, value: Any, error: type[CfnadeError], noun: str = "") -> Any:
         """Return a value in Python's own types; raise the error if it does not fit."""
         try:
             return self.convert(value)
         except (ValueError, OverflowError):
             text, reason = repr(value), f"must be {self.requirement}"
         text = text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "…"
-        subject = f"{noun} {name}" if noun and not noun.endswith(" ") else f"{noun}{name}"
+        subject = f"{noun} {name}" if noun else name
         raise error(f"{subject} (={text}) {reason}", field=name, value=value, reason=reason)
 
 
