@@ -36,7 +36,7 @@ from cfnade.implicit.base import FitCache
 from cfnade.implicit.low_rank import RidgeConfig
 from cfnade.implicit.set_nade_training import SetNadeSettings, training_loop
 from cfnade.inference.predictor import Predictor
-from cfnade.inference.ranking_options import RankBy
+from cfnade.inference.ranking_options import RankBy, RankingOptions
 from cfnade.models.config import SetNADEConfig
 from cfnade.models.set_nade import SetNADENetwork
 from cfnade_baselines.run_fit import peak_mb
@@ -130,9 +130,10 @@ def everybody(people: int, threads: int) -> dict[str, Any]:
     model = InteractionModel(components, weights)
     counted = count_training_ratings(("user",), context)
     fitted = FittedModel((), "picks", context, counted, interaction_model=model)
-    predictor = Predictor(fitted)
-    predictor.recommend([0, 1, 2, 3, 4, 5], n=TOP)
-    took = seconds(lambda: predictor.recommend(context.user_ids, n=TOP))
+    predictor, options = Predictor(fitted), RankingOptions(n=TOP)
+    predictor.recommend(predictor.scorer.stored_users(np.arange(6)), options)
+    all_users = predictor.scorer.stored_users(np.arange(context.n_users))
+    took = seconds(lambda: predictor.recommend(all_users, options).to_frame(context.user_ids))
     return {"people": people, "picks": len(users), "seconds": took, "peak_mb": peak_mb()}
 
 

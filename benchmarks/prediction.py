@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from cfnade.components.registry import component_axis, component_class
@@ -36,6 +37,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic_like
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankingOptions
 from cfnade.inference.scorer import Scorer
 from cfnade.models import CFNADEConfig, CFNADENetwork
 
@@ -68,7 +70,8 @@ def latencies(fitted: FittedModel) -> dict[str, float]:
         items = rng.choice(COLUMNS, KNOWN, replace=False).tolist()
         history = dict(zip(items, rng.integers(1, LEVELS + 1, KNOWN).tolist(), strict=True))
         start = time.perf_counter()
-        predictor.recommend(history=history, n=BEST)
+        users = predictor.resolve_user(history=history)
+        predictor.recommend(users, RankingOptions(n=BEST)).to_frame()
         times.append(1e3 * (time.perf_counter() - start))
     warm = np.array(times[20:])
     return {"p50_ms": float(np.percentile(warm, 50)), "p99_ms": float(np.percentile(warm, 99))}
@@ -97,6 +100,12 @@ def random_model(
     return FittedModel((member,), side, context, dict(counts), calibration=calibration)
 
 
+def recommend(predictor: Predictor, users: Any) -> pl.DataFrame:
+    """Return the lists of users, raw ids in and a frame out."""
+    ids, resolved = predictor.resolve_users(users)
+    return predictor.recommend(resolved, RankingOptions(n=LISTED)).to_frame(ids)
+
+
 def lists(side: str, hidden: int, ridge: int, threads: int) -> dict[str, Any]:
     """Seconds for everybody's list, at once and one by one: some people stand for all of these."""
     torch.set_num_threads(threads)
@@ -106,8 +115,8 @@ def lists(side: str, hidden: int, ridge: int, threads: int) -> dict[str, Any]:
     predictor = Predictor(random_model(side, data, counts, hidden=(hidden,), ridge=ridge))
     people = data.user_ids
     some = people[:: max(1, len(people) // ALONE)]
-    at_once = min(fastest(lambda: predictor.recommend(people, n=LISTED), 3))
-    alone = min(fastest(lambda: [predictor.recommend([one], n=LISTED) for one in some], 1))
+    at_once = min(fastest(lambda: recommend(predictor, people), 3))
+    alone = min(fastest(lambda: [recommend(predictor, [user]) for user in some], 1))
     alone *= len(people) / len(some)
     return {
         "model": f"{side}, H = {hidden}" + (f", ridge {ridge}" if ridge else ""),

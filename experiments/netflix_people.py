@@ -91,7 +91,7 @@ class HeldOut:
         }
         names = [f"new{number}" for number in self.whose]
         wanted = ids[self.whole.items[self.asked]]
-        return np.asarray(predictor.predict_proba(names, wanted, histories=histories))
+        return predictor.predict(names, wanted, histories=histories).probabilities
 
     def means(self, known: Dataset) -> dict[str, dict[str, float]]:
         """RMSE of shrunken means: the best pair of five by five settings, for each number."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,9 @@ import cfnade
 from benchmarks.common import machine
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit import ImplicitComponent, InteractionModel
+from cfnade.inference.query import Entities
+from cfnade.inference.ranking_options import RankingOptions
+from cfnade.inference.results import TopN
 from cfnade.training.callbacks import MessageCallback
 from cfnade.training.implicit import implicit_plan
 from cfnade.training.options import RunOptions
@@ -193,8 +197,12 @@ def _listed(model: cfnade.CFNADE, test: Any, how: dict[str, Any]) -> dict[str, A
     """What recommend lists, asked in another way than by default if so."""
     predictor = model.predictor_
     usual = predictor.recommend
+
+    def changed(users: Entities, options: RankingOptions) -> TopN:
+        return usual(users, replace(options, **how))
+
     try:
-        predictor.recommend = partial(usual, **how)  # type: ignore[method-assign]
+        predictor.recommend = changed  # type: ignore[assignment]
         at = model.evaluate_ranking(test, k=(10, 20), threshold=LEAST).by_k
     finally:
         predictor.recommend = usual  # type: ignore[method-assign]

@@ -150,7 +150,9 @@ class Replay:
                     *rated, (), int(users[data.users[at]]) if len(before) else -1
                 )
             raws = predictor.items.table[items[data.items[part[some]]]]
-            out[some] = predictor.predict(list(people), raws, histories=people)
+            out[some] = predictor.predict(
+                list(people), raws, histories=people, calibrated=False
+            ).predictions
         return out
 
     def _rmse(self, expected: Floats, part: Indices, counted: Any) -> float:

@@ -13,11 +13,10 @@ from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Ratings
 from cfnade.data.scale import Scale
-from cfnade.inference.objectives import Objective
 from cfnade.inference.query import Entities, KnownRatings
-from cfnade.inference.results import RankedItems
+from cfnade.inference.ranking_options import Objective
 from cfnade.inference.scorer import ItemScores, Scorer
-from cfnade.inference.top_n import best
+from cfnade.inference.top_n import RankedItems, rank_by_ratings
 
 
 def lines(scorer: Scorer, people: Entities, *, leave_out: bool = True) -> npt.NDArray[Any]:
@@ -47,7 +46,7 @@ def best_of(
     M, K = scores.shape
     user = Entities.of_histories([-1], [rated], M, K)
     lists, context = ItemScores(user, [scores[None]], np.ones((1, 1))), no_ratings(M, K)
-    return best(lists, context, allowed[None].copy(), n, by, Calibrator(told))
+    return rank_by_ratings(lists, context, allowed[None].copy(), n, by, Calibrator(told))
 
 
 def no_ratings(n_items: int, K: int) -> Any:

@@ -41,7 +41,7 @@ def stored(context: Dataset, index: int) -> Entities:
 
 
 def joined(users: Sequence[Entities]) -> Entities:
-    return Entities.joined(list(users))
+    return Entities.concat(list(users))
 
 
 def of_user(scorer: Scorer, user: Entities, items: Any) -> FloatArray:

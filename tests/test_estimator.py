@@ -233,7 +233,7 @@ def test_verbose_names_the_model_of_each_line(
 
 
 def test_every_argument_is_tried_above() -> None:
-    elsewhere = {"time_budget", "patience", "n_threads", "device", "verbose"}
+    elsewhere = {"samples", "time_budget", "patience", "n_threads", "device", "verbose"}
     elsewhere |= {"use_timestamps", "learn_interactions"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
 

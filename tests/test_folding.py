@@ -30,7 +30,7 @@ from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import fold_in
-from cfnade.inference.column_basis import MOST, directions, gram
+from cfnade.inference.column_basis import MAX_DIRECTIONS, gram, principal_directions
 from cfnade.inference.explain import leave_each_out
 from cfnade.inference.query import KnownRatings, Query
 from cfnade.inference.scorer import Scorer
@@ -125,7 +125,9 @@ def test_columns_that_differ_in_two_ways_have_two_directions() -> None:
     z = rng.normal(size=(50, 2))
     table = mean + np.einsum("nd,dkh->nkh", z, ways)
     states, counts = rng.normal(size=(20, 3)), np.arange(50)  # the first was not trained
-    found = directions(table, np.zeros((50, K)), counts, gram(states, counts[:20] + 1), shared=True)
+    found = principal_directions(
+        table, np.zeros((50, K)), counts, gram(states, counts[:20] + 1), shared=True
+    )
     assert found is not None
     assert len(found.variances) == 2
     assert found.variances[0] > found.variances[1] > 0
@@ -140,15 +142,15 @@ def test_columns_that_differ_in_two_ways_have_two_directions() -> None:
 def test_directions_are_few_and_need_columns() -> None:
     rng = np.random.default_rng(3)
     table, bias = rng.normal(size=(300, K, 12)), rng.normal(size=(300, K))
-    found = directions(table, bias, np.full(300, 9), np.eye(12), shared=False)
+    found = principal_directions(table, bias, np.full(300, 9), np.eye(12), shared=False)
     assert found is not None
-    assert len(found.variances) == MOST
+    assert len(found.variances) == MAX_DIRECTIONS
     counts = np.zeros(300, np.int64)
-    assert directions(table, bias, counts, np.eye(12), shared=True) is None
+    assert principal_directions(table, bias, counts, np.eye(12), shared=True) is None
     counts[4] = 3
-    assert directions(table, bias, counts, np.eye(12), shared=True) is None
+    assert principal_directions(table, bias, counts, np.eye(12), shared=True) is None
     same = np.tile(table[:1], (300, 1, 1)), np.tile(bias[:1], (300, 1))
-    assert directions(*same, np.full(300, 9), np.eye(12), shared=True) is None
+    assert principal_directions(*same, np.full(300, 9), np.eye(12), shared=True) is None
 
 
 # -- people and items ------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_a_rating_never_moves_its_own_prediction(
     side: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does it if some of the ratings stand for all."""
-    monkeypatch.setattr(fold_in, "MOST", most)
+    monkeypatch.setattr(fold_in, "MAX_RATINGS", most)
     scorer = Scorer(make(side))
     context = scorer.fitted.context
     for item in (6, NEW_ITEM, 2, 1):
@@ -285,8 +287,8 @@ def test_leaving_out_each_rating_is_a_history_without_it(
     trained: FittedModel, n: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many ratings are folded in, and some of items that training never saw."""
-    monkeypatch.setattr(fold_in, "MOST", most)
-    monkeypatch.setattr(fold_in, "PIECE", 9 * 5 * (1 + min(most, n)))  # several pieces
+    monkeypatch.setattr(fold_in, "MAX_RATINGS", most)
+    monkeypatch.setattr(fold_in, "MAX_SCORES", 9 * 5 * (1 + min(most, n)))  # several pieces
     rng = np.random.default_rng(n)
     columns = rng.permutation(trained.context.n_items)[: n + 1].astype(np.int32)
     scorer, rated = Scorer(trained), ratings_of(columns[1:], rng.integers(0, 5, n))
@@ -300,7 +302,7 @@ def test_leaving_out_each_rating_is_a_history_without_it(
 
 
 @pytest.mark.parametrize("items", [[2, 0, 2, 1], [1, 1, 1], []])
-def test_items_that_lack_no_rating_are_scored_once(trained: FittedModel, items: list[int]) -> None:
+def test_pairs_of_items_are_scored_once(trained: FittedModel, items: list[int]) -> None:
     n, user = len(items), user_of(trained.context, ratings_of([3, 4], [0, 1]))
     options = {"left_out": np.full(n, 1), "serial": True}
     query = Query.of_users(trained.context, user, np.zeros(n, int), np.array(items, int), **options)
@@ -310,7 +312,7 @@ def test_items_that_lack_no_rating_are_scored_once(trained: FittedModel, items: 
         asked.append(len(pairs.row))
         return np.stack([pairs.index, pairs.row + 10], 1)
 
-    found = fold_in.scored_once(query, "item", score)
+    found = fold_in.score_distinct(query, "item", score)
     np.testing.assert_array_equal(found, score(query.pairs("item")))
     assert asked == [len(set(items)), n]
 

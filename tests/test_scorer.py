@@ -19,13 +19,11 @@ from tests.queries import known as ratings_of
 
 from cfnade.components import Axis
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import scorer as module
-from cfnade.inference.explain import by_level, leave_each_out
-from cfnade.inference.objectives import means_of
-from cfnade.inference.query import Entities, KnownRatings
-from cfnade.inference.scorer import Scorer, softmax
+from cfnade.inference.explain import explain_rating_by_level, leave_each_out
+from cfnade.inference.query import Entities, KnownRatings, Query
+from cfnade.inference.scorer import Scorer, expected_ratings, softmax
 
 FloatArray = npt.NDArray[np.float64]
 NEW_USER, NEW_ITEM = 5, 4
@@ -264,14 +262,13 @@ def test_softmax_keeps_its_digits() -> None:
 def test_unknown_are_users_and_items_without_known_ratings() -> None:
     users, items = every_cell()
     scorer = Scorer(make("both"))
-    user, item = scorer.unknown(users, items)
-    np.testing.assert_array_equal(user, np.isin(users, [-1, 0]))
-    np.testing.assert_array_equal(item, np.isin(items, [-1, 0]))
+    np.testing.assert_array_equal(scorer.rating_counts("user", users) == 0, np.isin(users, [-1, 0]))
+    np.testing.assert_array_equal(scorer.rating_counts("item", items) == 0, np.isin(items, [-1, 0]))
     context = scorer.fitted.context
     np.testing.assert_array_equal(
-        scorer.known("item"), np.bincount(context.items, minlength=N_ITEMS)
+        scorer.rating_counts("item"), np.bincount(context.items, minlength=N_ITEMS)
     )
-    assert scorer.known_of("user", np.array([-1, 3, 0])).tolist() == [
+    assert scorer.rating_counts("user", np.array([-1, 3, 0])).tolist() == [
         *(0, int((context.users == 3).sum()), 0)
     ]
 
@@ -281,7 +278,7 @@ def test_known_levels_are_those_of_the_context(side: str) -> None:
     fitted, (users, items) = make(side), every_cell()
     known = known_of(fitted.context)
     expected = [known.get(cell, -1) for cell in zip(users.tolist(), items.tolist(), strict=True)]
-    assert Scorer(fitted).known_levels(users, items).tolist() == expected
+    assert Query.of_pairs(fitted.context, users, items).user_levels.tolist() == expected
     assert set(expected) == {-1, 0, 1, 2, 3}
 
 
@@ -318,7 +315,7 @@ def test_an_effect_of_others_is_the_prediction_without_theirs(user: int) -> None
     values = fitted.context.scale.array()
     for item in range(N_ITEMS):
         others = {u: level for (u, i), level in known.items() if i == item and u != user}
-        frame = by_level(scorer, stored(fitted.context, user), item)
+        frame = explain_rating_by_level(scorer, stored(fitted.context, user), item)
         assert set(frame["rating"].to_list()) == {values[k] for k in others.values()}
         for rating, count, prediction, gone in frame.select(
             "rating", "count", "prediction", "prediction_without"
@@ -330,14 +327,14 @@ def test_an_effect_of_others_is_the_prediction_without_theirs(user: int) -> None
                 said(fitted, known, user, item),
                 said(fitted, without(known, *cells), user, item),
             ]
-            close(np.array([prediction, gone]), [*means_of(np.array(rest), values)])
+            close(np.array([prediction, gone]), [*expected_ratings(np.array(rest), values)])
 
 
 # -- borders ---------------------------------------------------------------------------------------
 
 
 def test_nothing_asked_nothing_answered() -> None:
-    assert Scorer(make("user")).probabilities([], []).shape == (0, K)
+    assert Scorer(make("user")).probabilities(np.empty(0, int), np.empty(0, int)).shape == (0, K)
     assert lines(Scorer(make("both")), STRANGER.take(np.arange(0))).shape == (0, N_ITEMS, K)
 
 
@@ -346,37 +343,22 @@ def test_without_context_only_unknown_rows_can_be_asked_for(side: Axis) -> None:
     fitted = make(side)
     empty = replace(fitted, context=fitted.context.select(np.arange(0)), has_context=False)
     users, items = ([-1, -1], [NEW_ITEM, 3]) if side == "user" else ([2, -1], [-1, -1])
-    answer = Scorer(empty).probabilities(users, items)
+    answer = Scorer(empty).probabilities(np.array(users), np.array(items))
     told = empty if side == "user" else fitted
     expected = [said(told, {}, u, i) for u, i in zip(users, items, strict=True)]
     np.testing.assert_allclose(answer, expected, atol=1e-6)
-    with pytest.raises(PredictionError, match=rf"saved without its context.*of the {side}s"):
-        Scorer(empty).probabilities([0], [0])
     # What training saw is still known of those that have weights.
     axis: Axis = "item" if side == "user" else "user"
-    assert Scorer(empty).known(axis).tolist() == fitted.training_counts[axis].sum(1).tolist()
-    assert not Scorer(empty).known(side).any()
+    assert (
+        Scorer(empty).rating_counts(axis).tolist() == fitted.training_counts[axis].sum(1).tolist()
+    )
+    assert not Scorer(empty).rating_counts(side).any()
     if side == "user":
         stranger = of_user(Scorer(empty), STRANGER, [1, 3, 6])
         known = with_stranger({})
         expected = [said(fitted, known, -1, item) for item in (1, 3, 6)]
         np.testing.assert_allclose(stranger, expected, atol=1e-6)
         assert not len(stored(empty.context, -1).ratings(0)[0])
-
-
-@pytest.mark.parametrize(
-    ("users", "items", "message"),
-    [
-        ([0, 9], [0, 0], r"users contains 9; it must lie in 0\.\.8, or be -1"),
-        ([0], [-2], r"items contains -2; it must lie in 0\.\.7"),
-        ([0, 1], [0], "2 users and 1 item were"),
-        ([0.5], [0], "users have dtype float64"),
-        ([[0]], [0], r"users have dtype int64 and shape \(1, 1\)"),
-    ],
-)
-def test_unusable_cells_are_refused(users: Any, items: Any, message: str) -> None:
-    with pytest.raises(PredictionError, match=message):
-        Scorer(make("user")).probabilities(users, items)
 
 
 # -- cache ----------------------------------------------------------------------------------------
@@ -400,9 +382,9 @@ def test_scores_are_cached_by_user_ratings_and_details(monkeypatch: pytest.Monke
         (rated(2, (2, 3)), mask, True),
     ]
     for number, (who, *details) in enumerate(queries):
-        assert scorer.cached(who, lambda n=number: [np.array([n])], *details)[0] == [number]  # type: ignore[misc]
+        assert scorer._cached(who, lambda n=number: [np.array([n])], *details)[0] == [number]  # type: ignore[misc]
     for number, (who, *details) in enumerate(queries):
-        assert scorer.cached(who, lambda: [np.array([-1])], *details)[0] == [number]
+        assert scorer._cached(who, lambda: [np.array([-1])], *details)[0] == [number]
 
 
 def test_the_least_recently_used_scores_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +396,7 @@ def test_the_least_recently_used_scores_are_dropped(monkeypatch: pytest.MonkeyPa
             computed.append(user)
             return [np.full(size, float(user))]
 
-        assert scorer.cached(rated(user), compute)[0].tolist() == [user] * size
+        assert scorer._cached(rated(user), compute)[0].tolist() == [user] * size
 
     for user in (1, 2, 3, 1, 2, 3, 1, 4):  # 4 replaces 2
         ask(user)
@@ -433,7 +415,7 @@ def test_threads_get_their_own_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(seed: int) -> list[bool]:
         users = np.random.default_rng(seed).integers(0, 30, 2000).tolist()
         return [
-            scorer.cached(rated(user), lambda u=user: [np.full(3, float(u))])[0].tolist()  # type: ignore[misc]
+            scorer._cached(rated(user), lambda u=user: [np.full(3, float(u))])[0].tolist()  # type: ignore[misc]
             == [user] * 3
             for user in users
         ]

@@ -62,31 +62,30 @@ def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> Non
 
 ASK = """
 import sys
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 
 def asked(folder):
-    predictor = Predictor.load(folder)
-    fitted = predictor.fitted
+    model = CFNADE.load(folder)
+    fitted, unknown = model.fitted_, {"unknown": "mean"}
     user, (item, other) = fitted.context.user_ids[1], fitted.context.item_ids[:2].tolist()
     stars = fitted.context.scale.values[-1]
     history = [item] if fitted.context.implicit else {item: stars}
     if fitted.needs_times:
-        predictor.predict_frame([user, 999], [other, other], timestamp=50)
+        model.predict_frame([user, 999], [other, other], timestamp=50, **unknown)
         return
     who = [{"user": user}] + ([{"history": history}] if fitted.takes_histories else [])
-    predictor.recommend(user, n=3)
-    predictor.similar_items(item, n=3)
+    model.recommend(user, n=3)
+    model.similar_items(item, n=3)
     for one in who:
-        predictor.ranked(**one, n=3, min_ratings=0)
-        predictor.suggest_items_to_rate(**one, n=3)
+        model.suggest_items_to_rate(**one, n=3)
         if fitted.predicts_ratings:
-            predictor.explain(item=other, **one)
+            model.explain(item=other, **one)
     if fitted.takes_histories:
-        predictor.recommend(history=history, n=3)
+        model.recommend(history=history, n=3)
     if fitted.predicts_ratings:
         given = {999: history} if fitted.takes_histories else None
-        predictor.predict_frame([user, 999], [other, other], histories=given)
-        predictor.predict_frame([user] * 300, [other] * 300)
+        model.predict_frame([user, 999], [other, other], histories=given, **unknown)
+        model.predict_frame([user] * 300, [other] * 300)
 
 for folder in sys.argv[1:]:
     asked(folder)

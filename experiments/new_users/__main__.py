@@ -96,7 +96,9 @@ def one_by_one(predictor: Predictor, questions: Questions) -> FloatArray:
     out = []
     for given, asked in questions.by_person():
         history = dict(zip(told[given].tolist(), values[given].tolist(), strict=True))
-        out.append(predictor.predict_proba("new", wanted[asked], histories={"new": history}))
+        out.append(
+            predictor.predict("new", wanted[asked], histories={"new": history}).probabilities
+        )
     return np.concatenate(out)
 
 

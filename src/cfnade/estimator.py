@@ -37,11 +37,12 @@ from cfnade.exceptions import (
 )
 from cfnade.fitted_model import FittedModel
 from cfnade.frames import LIBRARIES, Library, library_of, read, to_frame, to_histories, to_history
+from cfnade.inference.catalog import as_ids
 from cfnade.inference.explain import Target
 from cfnade.inference.histories import History, NewItems
-from cfnade.inference.predictor import Predictor
-from cfnade.inference.ranking_options import RankBy
-from cfnade.inference.unknown_ids import Unknown
+from cfnade.inference.predictor import Predictor, Unknown
+from cfnade.inference.ranking_options import RankBy, RankingOptions
+from cfnade.inference.results import Predictions
 from cfnade.utils.validation import check_choice, check_scalar, describe_unknown
 
 if TYPE_CHECKING:  # training imports torch, which takes longer than everything else
@@ -277,14 +278,8 @@ class CFNADE:
                 returns means, "nan" NaN, and "raise" raises a PredictionError. None: means, with a
                 warning.
         """
-        return self._ready().predict(
-            users,
-            items,
-            histories=to_histories(histories, rated=self._is_rated),
-            new_items=new_items,
-            timestamp=timestamp,
-            unknown=unknown,
-        )
+        arguments = histories, new_items, timestamp, unknown
+        return self._predict(users, items, *arguments, calibrated=False).predictions
 
     def predict_proba(
         self,
@@ -300,14 +295,8 @@ class CFNADE:
 
         Probabilities are calibrated. The arguments are those of `predict`.
         """
-        return self._ready().predict_proba(
-            users,
-            items,
-            histories=to_histories(histories, rated=self._is_rated),
-            new_items=new_items,
-            timestamp=timestamp,
-            unknown=unknown,
-        )
+        arguments = histories, new_items, timestamp, unknown
+        return self._predict(users, items, *arguments).probabilities
 
     def predict_frame(
         self,
@@ -319,20 +308,41 @@ class CFNADE:
         timestamp: Any = None,
         unknown: Unknown | None = None,
     ) -> pl.DataFrame:
-        """Return a row for each pair: titles, prediction, std, the probability of each rating.
+        """Return predictions with their uncertainty as a frame.
 
-        n_user_ratings and n_item_ratings are how many ratings a prediction is based on. The
-        arguments are those of `predict`. See `set_output` for the type of the frame.
+        The arguments are those of `predict`.
+
+        Returns:
+            A frame with a row for each pair and the columns user, item, title, prediction, std (the
+            standard deviation), the probability of each rating, and n_user_ratings and
+            n_item_ratings: how many ratings the prediction is based on. See `set_output` for the
+            type of the frame.
         """
-        frame = self._ready().predict_frame(
+        arguments = histories, new_items, timestamp, unknown
+        frame = self._predict(users, items, *arguments).to_frame()
+        return to_frame(frame, self._library(users, items), users, items)
+
+    def _predict(
+        self,
+        users: Any,
+        items: Any,
+        histories: Mapping[Any, History] | None,
+        new_items: NewItems | None,
+        timestamp: Any,
+        unknown: Unknown | None,
+        *,
+        calibrated: bool = True,
+    ) -> Predictions:
+        predictor = self._ready()
+        return predictor.predict(
             users,
             items,
-            histories=to_histories(histories, rated=self._is_rated),
+            histories=self._to_histories(histories),
             new_items=new_items,
             timestamp=timestamp,
             unknown=unknown,
+            calibrated=calibrated,
         )
-        return to_frame(frame, self._library(users, items), users, items)
 
     # -- items --------------------------------------------------------------------------------
 
@@ -348,6 +358,7 @@ class CFNADE:
         threshold: float | None = None,
         personalization: float | None = None,
         diversity: float = 0.0,
+        popularity_penalty: float = 0.0,
         min_ratings: int | None = None,
         candidate_items: Any = None,
         exclude_items: Any = None,
@@ -371,6 +382,9 @@ class CFNADE:
             personalization: With "prediction": weight of the difference between the prediction and
                 the item's average rating, 0 to 10.
             diversity: How different the items should be from each other, 0 to 1.
+            popularity_penalty: With "interaction": how much to favor rare items, 0 to 1. The
+                probability of an item is divided by this power of its probability for a user
+                without interactions.
             min_ratings: Hide items with fewer ratings. None: 0 with "interaction", else a number
                 between 1 and 20 that depends on the data.
             candidate_items: Ids or titles of the only items that may be listed.
@@ -384,44 +398,54 @@ class CFNADE:
             probability of each rating, n_user_ratings, n_item_ratings, and n_hidden_items: how
             many items are missing because of `min_ratings`.
         """
-        frame = self._ready().recommend(
-            users,
-            history=to_history(history, rated=self._is_rated),
-            histories=to_histories(histories, rated=self._is_rated),
+        options = RankingOptions(
             n=n,
             rank_by=rank_by,
             balance=balance,
             threshold=threshold,
             personalization=personalization,
             diversity=diversity,
+            popularity_penalty=popularity_penalty,
             min_ratings=min_ratings,
             candidate_items=candidate_items,
             exclude_items=exclude_items,
             genres=genres,
             exclude_seen=exclude_seen,
         )
+        predictor = self._ready()
+        ids, resolved = predictor.resolve_users(
+            users, history=self._to_history(history), histories=self._to_histories(histories)
+        )
+        frame = predictor.recommend(resolved, options).to_frame(ids)
         return to_frame(frame, self._library(users, history, histories))
 
     def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
-        """Return the items most similar to one: rank, item, title, similarity, n_item_ratings.
-
-        If the model has learned interactions, `similarity` is how many times more likely the item
-        is among users of this item than among all; else it is the cosine of the items' vectors.
+        """Return the items most similar to an item.
 
         Args:
             item: Id or title.
             n: Maximum number of items.
+
+        Returns:
+            A frame with the columns rank, item, title, similarity and n_item_ratings. If the model
+            has learned interactions, `similarity` is how many times as likely an item is after an
+            interaction with the given one; else it is the cosine of the items' vectors.
         """
-        return to_frame(self._ready().similar_items(item, n=n), self._library())
+        predictor = self._ready()
+        index = predictor.catalog.require_index(item)
+        return to_frame(predictor.similar_items(index, n), self._library())
 
     def find_items(self, text: str, *, n: int = 10) -> pl.DataFrame:
-        """Search titles: item, title, n_item_ratings and distance of the closest items.
+        """Search items by title.
 
         Case, accents, articles and typing errors do not matter; the last word may be incomplete.
 
         Args:
             text: A title or a part of it.
             n: Maximum number of items.
+
+        Returns:
+            A frame with the columns item, title, n_item_ratings and distance, closest titles first.
         """
         return to_frame(self._ready().search(text, n), self._library())
 
@@ -442,15 +466,17 @@ class CFNADE:
             exclude_items: Ids or titles of items that should not be suggested.
 
         Returns:
-            A frame with the columns rank, item, title, n_item_ratings and reduction: the expected
-            reduction of the uncertainty about the user, relative to that about a user without
-            ratings; null if the model has no measure of it.
+            A frame with the columns rank, item, title, uncertainty_reduction and n_item_ratings,
+            best items first. The expected reduction is relative to the uncertainty about a user
+            without ratings, assumes ratings of the items before, and is weighted by the probability
+            that a user can rate the item. It is null if the model has no measure of uncertainty;
+            then items with more ratings come first.
         """
-        rated = to_history(history, rated=self._is_rated)
-        frame = self._ready().suggest_items_to_rate(
-            user, history=rated, n=n, exclude_items=exclude_items
-        )
-        return to_frame(frame, self._library(user, history))
+        predictor = self._ready()
+        resolved = predictor.resolve_user(user, history=self._to_history(history))
+        excluded = predictor.catalog.indices(as_ids(exclude_items)[0])
+        items = predictor.suggest_items_to_rate(resolved, n, excluded)
+        return to_frame(items.to_frame(), self._library(user, history))
 
     def explain(
         self,
@@ -472,12 +498,17 @@ class CFNADE:
                 next interaction. None: the rating, if the model predicts ratings.
 
         Returns:
-            A frame with a row for each rating of the user: the prediction `without` it, and the
-            difference `change` (for "interaction" the ratio `lift`). For an item-based model a row
-            for each level at which others rated the item.
+            A frame with the columns item, title, rating, prediction, prediction_without and
+            difference, and a row for each rating of the user. For "interaction",
+            interaction_probability takes the place of prediction, and lift, the ratio of the
+            probabilities, that of difference. For an item-based model, the rows are the levels at
+            which other users rated the item: rating, count, prediction, prediction_without (without
+            all of these) and difference.
         """
-        rated = to_history(history, rated=self._is_rated)
-        frame = self._ready().explain(item=item, user=user, history=rated, target=target)
+        predictor = self._ready()
+        history_entries = self._to_history(history)
+        resolved = predictor.resolve_user(user, history=history_entries, allow_unknown=False)
+        frame = predictor.explain(resolved, predictor.catalog.require_index(item), target)
         return to_frame(frame, self._library(history))
 
     # -- evaluation ---------------------------------------------------------------------------
@@ -605,6 +636,12 @@ class CFNADE:
 
     def _library(self, *arguments: Any) -> Library | None:
         return self._output or library_of(*arguments) or self._fitted_to
+
+    def _to_history(self, history: Any) -> Any:
+        return None if history is None else to_history(history, rated=self._is_rated)
+
+    def _to_histories(self, histories: Any) -> Any:
+        return None if histories is None else to_histories(histories, rated=self._is_rated)
 
     @property
     def _is_rated(self) -> bool:

@@ -78,14 +78,13 @@ class CFNADERatings(RatingPredictor):
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Return the means of the distributions, (n,)."""
         scale = self.estimator_.classes_
-        predictor = self.estimator_.predictor_
-        ratings: FloatArray = predictor.predict(*self._ids(users, items))
+        ratings: FloatArray = self.estimator_.predict(*self._ids(users, items), unknown="mean")
         return np.clip(ratings, scale[0], scale[-1])
 
     def predict_proba(self, users: IntArray, items: IntArray) -> FloatArray:
         """Return the calibrated probability of every level, (n, K)."""
-        predictor = self.estimator_.predictor_
-        probabilities: FloatArray = predictor.predict_proba(*self._ids(users, items))
+        ids = self._ids(users, items)
+        probabilities: FloatArray = self.estimator_.predict_proba(*ids, unknown="mean")
         return probabilities
 
     def _ids(self, users: IntArray, items: IntArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -12,7 +12,6 @@ import pytest
 from cfnade import CFNADE, load_split, synthetic
 from cfnade.cli import main
 from cfnade.exceptions import ModelError
-from cfnade.inference.predictor import Predictor
 from cfnade_baselines.cfnade import CFNADERatings
 
 # What a recipe leaves out is the paper's, where the estimator's own defaults are others.
@@ -51,7 +50,7 @@ def test_a_recipe_means_what_it_means_to_the_command(
     parts = load_split(data, "paper:0")
     users, items = parts.test.users.astype(np.int64), parts.test.items.astype(np.int64)
     names = parts.test.user_ids[users], parts.test.item_ids[items]
-    theirs = Predictor.load(tmp_path / "model").predict_proba(*names)
+    theirs = CFNADE.load(tmp_path / "model").predict_proba(*names, unknown="mean")
     model = CFNADERatings(recipe=str(tmp_path / "own.toml"))
     model.fit(parts.train, parts.valid, seed=3, n_threads=1)
     np.testing.assert_allclose(model.predict_proba(users, items), theirs, atol=1e-6)

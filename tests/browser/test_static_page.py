@@ -77,10 +77,11 @@ def differences(page: Page, predictor: Predictor, histories: list[dict[Any, floa
     worst = 0.0
     for (_, rest, ids), history, found in zip(cells, histories, said, strict=True):
         new = {"new": history}
+        predictions = predictor.predict("new", ids, histories=new)
         expected, chances = np.array(found["expected"])[rest], np.array(found["chances"])[rest]
         for ours, theirs in (
-            (predictor.predict("new", ids, histories=new), expected),
-            (predictor.predict_proba("new", ids, histories=new), chances),
+            (predictions.predictions, expected),
+            (predictions.probabilities, chances),
             (expected, chances @ stars),
         ):
             worst = max(worst, float(np.abs(ours - theirs).max()))

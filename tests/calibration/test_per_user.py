@@ -21,6 +21,7 @@ from tests.inference.cases import (
     TIMELESS,
     USERS,
     Cells,
+    estimator,
     history_of,
     known_cells,
     literal,
@@ -35,14 +36,14 @@ from cfnade.calibration.per_user import Calibrator, LevelPreferences
 from cfnade.checkpoint import load, save
 from cfnade.components import row_states
 from cfnade.data.scale import Scale
+from cfnade.estimator import CFNADE
 from cfnade.evaluation import rating_metrics as metrics
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.objectives import Objective
-from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Entities, KnownRatings, Query
+from cfnade.inference.ranking_options import Objective
 from cfnade.inference.scorer import Scorer
-from cfnade.inference.top_n import best
+from cfnade.inference.top_n import rank_by_ratings
 
 FloatArray = npt.NDArray[np.float64]
 WEIGHTS = (0.2, -0.1, 0.3, 0.0, -0.4, 0.1, 0.0, 0.2, -0.2, 0.1)
@@ -120,13 +121,15 @@ def expected(kind: str) -> FloatArray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_equal_the_formula(kind: str) -> None:
     fitted = model_with_preferences(kind)
-    predictor, times = Predictor(fitted), NOW if "time" in kind else None
+    predictor, times = estimator(fitted), NOW if "time" in kind else None
     users, items = (part.ravel() for part in np.indices((USERS, ITEMS)))
     said = predictor.predict_proba(users * 10, items + 100, timestamp=times)
     np.testing.assert_allclose(said.reshape(USERS, ITEMS, -1), expected(kind), atol=2e-6)
-    plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
+    plain = estimator(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
     assert np.abs(plain.predict_proba(users * 10, items + 100, timestamp=times) - said).max() > 0.01
-    one = predictor.predicted(np.arange(ITEMS), 30, timestamp=times)  # as a service asks
+    one = predictor.predictor_.predict_items(
+        predictor.predictor_.resolve_user(30), np.arange(ITEMS), times
+    )  # as a service asks
     np.testing.assert_allclose(one.probabilities, expected(kind)[3], atol=2e-6)
 
 
@@ -138,9 +141,9 @@ def test_histories_equal_the_formula(kind: str) -> None:
     raw = [literal(fitted, -1, i, told) for i in range(ITEMS)]
     expected_values = [honest(fitted, -1, i, told, raw[i]) for i in range(ITEMS)]
     histories = {"me": history_of(data, 3)}
-    said = Predictor(fitted).predict_proba("me", data.item_ids, histories=histories)
+    said = estimator(fitted).predict_proba("me", data.item_ids, histories=histories)
     np.testing.assert_allclose(said, expected_values, atol=2e-6)
-    both = Predictor(fitted).predict_proba(["me", 50, "me"], [102, 102, 105], histories=histories)
+    both = estimator(fitted).predict_proba(["me", 50, "me"], [102, 102, 105], histories=histories)
     mixed = [said[2], expected(kind)[5, 2], said[5]]
     np.testing.assert_allclose(both, mixed, atol=2e-6)
 
@@ -149,8 +152,8 @@ def test_histories_equal_the_formula(kind: str) -> None:
 @pytest.mark.parametrize("how", [{}, {"rank_by": "threshold", "threshold": 4.5}])
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_lists_rank_by_the_calibrated_pairs(kind: str, how: dict[str, Any], seen: bool) -> None:
-    predictor = Predictor(model_with_preferences(kind))
-    data, values = predictor.fitted.context, predictor.scale.array()
+    predictor = estimator(model_with_preferences(kind))
+    data, values = predictor.fitted_.context, predictor.scale_.array()
     for user in (0, 3):
         known = {i for u, i in known_cells(data) if u == user}
         chances, scores = expected(kind)[user], {}
@@ -186,7 +189,7 @@ def test_evaluation_scores_what_is_predicted() -> None:
     data = ratings()
     fitted = model_with_preferences("user", data=data.select(np.arange(45)))
     test = data.select(np.arange(45, 70))
-    said = Predictor(fitted).predict_proba(data.user_ids[test.users], data.item_ids[test.items])
+    said = estimator(fitted).predict_proba(data.user_ids[test.users], data.item_ids[test.items])
     assert evaluate(fitted, test).nll == pytest.approx(metrics.nll(said, test.levels), abs=1e-5)
 
 
@@ -200,17 +203,17 @@ def test_new_users_have_a_separate_calibration(kind: str) -> None:
     history = history_of(fitted.context, 3)
     every = fitted.context.item_ids
     of_me: dict[str, Any] = {"histories": {"me": history}}
-    raw = Predictor(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
+    raw = estimator(replace(fitted, calibration=None)).predict_proba("me", every, **of_me)
     row = stored(fitted.context, 3).ratings(0)
     preferences = preferences_of(fitted, row, np.arange(ITEMS))
     expected_values = OF_NEW.apply(raw, fitted.context.scale.array(), preferences)
-    said = Predictor(apart).predict_proba("me", every, **of_me)
+    said = estimator(apart).predict_proba("me", every, **of_me)
     np.testing.assert_allclose(said, expected_values, atol=1e-9)
-    assert np.abs(said - Predictor(as_known).predict_proba("me", every, **of_me)).max() > 0.01
-    one, other = (Predictor(f).predict_proba(10, every) for f in (apart, as_known))
+    assert np.abs(said - estimator(as_known).predict_proba("me", every, **of_me)).max() > 0.01
+    one, other = (estimator(f).predict_proba(10, every) for f in (apart, as_known))
     assert_close(one, other)
-    whole = Predictor(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank_by="threshold")
-    first = Predictor(apart).recommend(history=history, n=2, min_ratings=0, rank_by="threshold")
+    whole = estimator(apart).recommend(history=history, n=ITEMS, min_ratings=0, rank_by="threshold")
+    first = estimator(apart).recommend(history=history, n=2, min_ratings=0, rank_by="threshold")
     assert first["item"].to_list() == whole["item"].to_list()[:2]
     assert whole["score"].is_sorted(descending=True)
     np.testing.assert_allclose(
@@ -236,8 +239,9 @@ def test_trained_and_new_users_are_listed_together() -> None:
 
     def listed(some: Entities) -> list[list[int]]:
         lists = scorer.item_scores(some, every, leave_one_out=True)
-        result = best(lists, context, np.ones((len(some), ITEMS), bool), 4, by, Calibrator(fitted))
-        return [result.items[result.which == number].tolist() for number in range(len(some))]
+        mask = np.ones((len(some), ITEMS), bool)
+        result = rank_by_ratings(lists, context, mask, 4, by, Calibrator(fitted))
+        return [result.items[result.user == number].tolist() for number in range(len(some))]
 
     assert listed(people) == [listed(people.take(np.array([n])))[0] for n in range(3)]
 
@@ -251,10 +255,10 @@ def test_unknown_users_get_uncalibrated_item_frequencies(kind: str) -> None:
     for item in range(ITEMS):
         counts = np.bincount(data.levels[data.items == item], minlength=10)
         expected_values = (counts + 2 * everyone / everyone.sum()) / (counts.sum() + 2)
-        said = Predictor(fitted).predict_proba([10 * NEW_USER], [item + 100], timestamp=times)
+        said = estimator(fitted).predict_proba([10 * NEW_USER], [item + 100], timestamp=times)
         np.testing.assert_allclose(said[0], expected_values, atol=1e-6)
         if times is None:
-            new = Predictor(fitted).predict_proba("me", [item + 100], histories={"me": {}})
+            new = estimator(fitted).predict_proba("me", [item + 100], histories={"me": {}})
             np.testing.assert_allclose(new[0], expected_values, atol=1e-6)
 
 
@@ -310,9 +314,9 @@ def test_unknown_users_have_no_preferences() -> None:
     assert not found[blank].any()
     assert np.abs(found[~blank]).max(1).min() > 0
     assert not preferences_of(fitted, NOTHING, np.arange(ITEMS)).any()
-    plain = Predictor(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
+    plain = estimator(replace(fitted, calibration=replace(WITH_PREFERENCES, user_weight=0.0)))
     none: dict[str, Any] = {"histories": {"me": {}}}
-    said = Predictor(fitted).predict_proba("me", [101, 102], **none)
+    said = estimator(fitted).predict_proba("me", [101, 102], **none)
     assert_close(said, plain.predict_proba("me", [101, 102], **none))
     # A lone rating is not known where it is asked for.
     rated = known([5], [9])
@@ -378,7 +382,7 @@ def test_predictions_survive_saving(kind: str, tmp_path: Path) -> None:
     assert again.calibration == WITH_PREFERENCES
     assert again.calibration_of_new == OF_NEW
     users, items = np.repeat(np.arange(0, 90, 10), ITEMS), np.tile(np.arange(100, 114), 9)
-    one, other = (Predictor(f).predict_proba(users, items) for f in (fitted, again))
+    one, other = (estimator(f).predict_proba(users, items) for f in (fitted, again))
     assert_close(one, other)
 
 
@@ -388,6 +392,6 @@ def test_a_model_without_context_uses_the_preferences_of_histories(tmp_path: Pat
     histories = {"me": history_of(fitted.context, 3)}
     # Item 7 has no weights: what is known of it is in the context alone.
     asked = [raw for raw in fitted.context.item_ids.tolist() if raw != 107]
-    said = Predictor(fitted).predict_proba("me", asked, histories=histories)
-    shared = Predictor.load(tmp_path / "shared").predict_proba("me", asked, histories=histories)
+    said = estimator(fitted).predict_proba("me", asked, histories=histories)
+    shared = CFNADE.load(tmp_path / "shared").predict_proba("me", asked, histories=histories)
     np.testing.assert_allclose(shared, said, rtol=0, atol=1e-12)

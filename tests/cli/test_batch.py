@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 
 Shell = Any
 
@@ -83,7 +83,7 @@ def test_lists_of_many_people_are_those_of_each(
     assert done.code == 0
     assert "12 rows in 1 Parquet file," in done.said
     lists = pl.read_parquet(out / "*.parquet")
-    expected = Predictor.load(user_model).recommend([3, 5, 8], n=4)
+    expected = CFNADE.load(user_model).recommend([3, 5, 8], n=4)
     assert lists["item"].to_list() == expected["item"].to_list()
     assert json.loads((out / "_SUCCESS").read_text())["rows"] == 12
 
@@ -96,7 +96,7 @@ def test_predictions_and_scores_of_a_folder(shell: Shell, user_model: Path, tmp_
     assert shell("batch", "predict", user_model, parts, "--out", tmp_path / "out").code == 0
     found = pl.read_parquet(tmp_path / "out" / "*.parquet")["prediction"].to_list()
     assert found == pytest.approx(
-        Predictor.load(user_model).predict([3, 5, 5], [7, 9, 4444]).tolist()
+        CFNADE.load(user_model).predict([3, 5, 5], [7, 9, 4444], unknown="mean").tolist()
     )
     test = tmp_path / "test.csv"
     test.write_text("user,item,rating\n3333,7,3\n4444,9,5\n")

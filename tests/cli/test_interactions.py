@@ -10,7 +10,7 @@ import pytest
 from tests.inference.implicit_cases import picked_model
 
 from cfnade.checkpoint import save
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 
 Shell = Any
 
@@ -22,14 +22,14 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_somebody_new_names_what_they_picked(shell: Shell, model: Path) -> None:
-    listed = Predictor.load(model).recommend(history=[3, 5], n=4)["item"].to_list()
+    listed = CFNADE.load(model).recommend(history=[3, 5], n=4)["item"].to_list()
     done = shell("recommend", model, "3", "5", "-n", "4", "--json")
     assert done.code == 0, done.err
     assert all(f'"item": {item}' in done.out for item in listed)
 
 
 def test_explain_prints_the_effect_of_each_interaction(shell: Shell, model: Path) -> None:
-    expected = Predictor.load(model).explain(item=7, history=[3, 5])
+    expected = CFNADE.load(model).explain(item=7, history=[3, 5])
     printed = shell("explain", model, "7", "3", "5").out
     for row in expected.to_dicts():
         assert f"{100 * row['prediction_without']:.3f} %" in printed
@@ -39,7 +39,7 @@ def test_explain_prints_the_effect_of_each_interaction(shell: Shell, model: Path
 def test_items_that_are_taken_up_again_are_evaluated_on_request(
     shell: Shell, model: Path, tmp_path: Path
 ) -> None:
-    predictor, test = Predictor.load(model), tmp_path / "test.csv"
+    predictor, test = CFNADE.load(model), tmp_path / "test.csv"
     known = predictor.recommend([4], n=60, exclude_seen=False)["item"].to_list()
     new = predictor.recommend([4], n=60)["item"].to_list()
     again = next(item for item in known if item not in new)

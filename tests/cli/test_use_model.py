@@ -13,7 +13,7 @@ import pytest
 from tests.close import assert_close
 
 from cfnade.checkpoint import load
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 
 Shell = Any
 
@@ -23,7 +23,7 @@ def test_predict_writes_what_the_predictor_says(
 ) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("user,item\n3,7\n5,9\n777,9\n3,4444\n")
-    expected = Predictor.load(user_model).predict([3, 5, 777, 3], [7, 9, 9, 4444])
+    expected = CFNADE.load(user_model).predict([3, 5, 777, 3], [7, 9, 9, 4444], unknown="mean")
     for name in ("out.parquet", "out.csv"):
         out = tmp_path / name
         done = shell("predict", user_model, pairs, "--out", out)
@@ -55,7 +55,7 @@ def test_predict_takes_new_items_with_their_first_ratings(
     pairs, first = tmp_path / "pairs.csv", tmp_path / "first.csv"
     pairs.write_text("user,item\n3,7\n5,4444\n")
     first.write_text("userId,movieId,rating\n3,4444,5\n8,4444,4\n")
-    predictor, given = Predictor.load(user_model), {4444: {3: 5, 8: 4}}
+    predictor, given = CFNADE.load(user_model), {4444: {3: 5, 8: 4}}
     expected = predictor.predict([3, 5], [7, 4444], new_items=given)
     done = shell("predict", user_model, pairs, "--new-items", first)
     assert done.code == 0, done.err
@@ -81,7 +81,7 @@ def test_predict_takes_times_from_a_column_or_one_for_all(
     """All that say the same moment: seconds, a date, a column of either, named as data names it."""
     cells, moments = ([3, 5, 3], [7, 9, 4444]), [1_126_000_000, 1_125_964_800, 0]
     dates = ["2005-09-06T09:46:40", "2005-09-06", "1970-01-01"]
-    timed, plain = Predictor.load(timed_model), Predictor.load(user_model)
+    timed, plain = CFNADE.load(timed_model), CFNADE.load(user_model)
 
     def predicted(model: Path, times: list[Any], *options: str) -> list[float]:
         pairs = tmp_path / "pairs.csv"
@@ -92,19 +92,21 @@ def test_predict_takes_times_from_a_column_or_one_for_all(
         frame = pl.read_csv(io.StringIO(done.out))
         return [float(value) for value in frame["prediction"]]
 
-    each = timed.predict(*cells, timestamp=moments).tolist()
+    each = timed.predict(*cells, timestamp=moments, unknown="mean").tolist()
     assert predicted(timed_model, moments) == predicted(timed_model, dates) == pytest.approx(each)
-    once = timed.predict(*cells, timestamp=moments[1]).tolist()
+    once = timed.predict(*cells, timestamp=moments[1], unknown="mean").tolist()
     assert once != pytest.approx(each)
     for at in ("2005-09-06", str(moments[1]), f"{moments[1]}000"):  # milliseconds, too
         assert predicted(timed_model, moments, "--timestamp", at) == pytest.approx(once)
-    assert predicted(user_model, ["never"] * 3) == pytest.approx(plain.predict(*cells).tolist())
+    assert predicted(user_model, ["never"] * 3) == pytest.approx(
+        plain.predict(*cells, unknown="mean").tolist()
+    )
 
 
 def test_titles_that_are_ids_are_titles(shell: Shell, titles_model: Path, tmp_path: Path) -> None:
     """Typed, in a file, and in Python: all mean the same items."""
     history = {"Blade Runner (1982)": 5.0, "Alien (1979)": 1.0, "Film 07 (1957)": 2.0}
-    predictor = Predictor.load(titles_model)
+    predictor = CFNADE.load(titles_model)
     expected = predictor.recommend(history=history).to_dicts()
     named = {"blade runner": 5, "ALIEN": 1, "Film 07 (1958)": 2}  # a year apart: elsewhere it is so
     assert_close(predictor.recommend(history=named).to_dicts(), expected)
@@ -123,7 +125,7 @@ def test_titles_that_are_ids_are_titles(shell: Shell, titles_model: Path, tmp_pa
 def test_recommend_for_a_known_user(shell: Shell, user_model: Path, item_model: Path) -> None:
     for model in (user_model, item_model):
         found = json.loads(shell("recommend", model, "--user", "7", "-n", "5", "--json").out)
-        expected = Predictor.load(model).recommend([7], n=5)
+        expected = CFNADE.load(model).recommend([7], n=5)
         assert [row["item"] for row in found] == expected["item"].to_list()
         text = shell("recommend", model, "--user", "7", "--user", "8", "-n", "2").out
         assert "user 7" in text
@@ -156,7 +158,7 @@ def test_a_history_is_the_same_however_it_is_written(
 ) -> None:
     file = tmp_path / "mine.csv"
     file.write_bytes(data)
-    expected = Predictor.load(user_model).recommend(history={3: 5.0, 11: 1.0}).to_dicts()
+    expected = CFNADE.load(user_model).recommend(history={3: 5.0, 11: 1.0}).to_dicts()
     from_file = shell("recommend", user_model, "--history", file, "--json")
     assert_close(json.loads(from_file.out), expected)
     typed = shell("recommend", user_model, "film 03=5,0", "11=1", "--json")
@@ -167,7 +169,7 @@ def test_explain_says_which_ratings_moved_it(
     shell: Shell, user_model: Path, item_model: Path
 ) -> None:
     done = shell("explain", user_model, "Film 20, The (1970)", "3=5", "11=1", "--json")
-    expected = Predictor.load(user_model).explain(item=20, history={3: 5.0, 11: 1.0})
+    expected = CFNADE.load(user_model).explain(item=20, history={3: 5.0, 11: 1.0})
     assert_close(json.loads(done.out), expected.to_dicts())
     text = shell("explain", user_model, "20", "--user", "7", "-n", "3").out
     assert "prediction 3" in text
@@ -179,7 +181,7 @@ def test_export_writes_recommendations_and_embeddings(
 ) -> None:
     out = tmp_path / "best.parquet"
     assert shell("export", "recommendations", user_model, out, "-n", "3").code == 0
-    frame, predictor = pl.read_parquet(out), Predictor.load(user_model)
+    frame, predictor = pl.read_parquet(out), CFNADE.load(user_model)
     assert_close(frame, predictor.recommend(list(range(60)), n=3))
     [network] = [side.network for side in load(user_model).members[0].components.values()]
     assert shell("export", "embeddings", user_model, out).code == 0
@@ -204,5 +206,5 @@ def test_predict_says_nan_or_refuses_for_unknown_ids(
     assert np.isnan(found).tolist() == [False, True], text
     refused = shell("predict", user_model, pairs, "--unknown", "raise")
     assert refused.code != 0
-    assert "user 4711 is unknown to the model" in refused.err
+    assert "unknown to the model: user 4711" in refused.err
     assert "Traceback" not in refused.err

@@ -69,7 +69,7 @@ def test_every_kind_of_side_is_in_a_list_here() -> None:
 # -- asked -----------------------------------------------------------------------------------------
 
 NEW = ratings_of([5, 0, 2], [3, 0, 1])
-USERS = Entities.joined(
+USERS = Entities.concat(
     [Entities.of_dataset(RATINGS, "user"), user_of(RATINGS, NEW), user_of(RATINGS, NEW, index=3)]
 )
 """Every user, one of whom nothing is known, a new one, and one with another history."""

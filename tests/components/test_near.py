@@ -19,6 +19,7 @@ from tests.components.given import (
     some_member,
     some_ratings,
 )
+from tests.inference.cases import estimator
 from tests.queries import component_scores, user_of
 from tests.queries import known as ratings_of
 
@@ -32,7 +33,6 @@ from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, apply_labels
 from cfnade.exceptions import TrainingError
-from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.neighborhood import ResidualCovariance, solve_weights
@@ -308,7 +308,7 @@ def test_twins_are_found_and_said_to_be_why(trained: Any) -> None:
     table, film = network_of(side).dense().numpy(), twin_of_most(trained)
     assert (table.argmax(1) == np.arange(40) ^ 1).sum() > 20  # some are explained by factors
     assert float(side.arrays["gain"]) > 0.3
-    predictor, others = Predictor(trained), [i for i in range(40) if i // 2 != film // 2][:2]
+    predictor, others = estimator(trained), [i for i in range(40) if i // 2 != film // 2][:2]
     fan, other = ({film ^ 1: stars} | dict.fromkeys(others, 3.0) for stars in (5.0, 1.0))
     liked, disliked = (
         predictor.predict("me", [film], histories={"me": h})[0] for h in (fan, other)

@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 from tests.distributed.batches import ITEMS, cells, known, newcomers, saved_model
 
 from cfnade.distributed.batch_inference import BatchPredictor, Task
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError
-from cfnade.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_a_list_has_the_same_bits_in_any_company(
 
 
 def test_lists_are_those_of_the_predictor(model: Path) -> None:
-    predictor, scorer = Predictor.load(model), BatchPredictor(model, n=5)
+    predictor, scorer = CFNADE.load(model), BatchPredictor(model, n=5)
     lists = scorer(known())
     for user in (1, 77, 9_999):
         asked = predictor.recommend([user], n=5)
@@ -52,7 +52,7 @@ def test_lists_are_those_of_the_predictor(model: Path) -> None:
 
 
 def test_lists_of_new_people_are_those_of_their_histories(model: Path) -> None:
-    predictor, crowd = Predictor.load(model), newcomers(12)
+    predictor, crowd = CFNADE.load(model), newcomers(12)
     lists = BatchPredictor(model, n=4)(crowd)
     assert set(lists["user"]) == set(crowd["user"])
     for name, items, stars in crowd.iter_rows():
@@ -64,7 +64,7 @@ def test_lists_of_new_people_are_those_of_their_histories(model: Path) -> None:
 
 
 def test_predictions_are_those_of_the_predictor_in_any_company(model: Path) -> None:
-    predictor, scorer, asked = Predictor.load(model), BatchPredictor(model, "predict"), cells()
+    predictor, scorer, asked = CFNADE.load(model), BatchPredictor(model, "predict"), cells()
     whole = scorer(asked)
     np.testing.assert_allclose(
         whole["prediction"], predictor.predict(asked["user"], asked["item"]), rtol=1e-5

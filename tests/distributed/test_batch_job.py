@@ -19,7 +19,6 @@ from cfnade.distributed import batch_job
 from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.distributed.batch_job import predict_to_parquet
 from cfnade.exceptions import CfnadeError, PredictionError
-from cfnade.inference.predictor import Predictor
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +141,7 @@ def test_scores_added_up_from_parts_are_those_of_one_evaluation(
 
 
 def test_ratings_that_the_model_knows_are_not_scored(model: Path, tmp_path: Path) -> None:
-    context = Predictor.load(model).fitted.context
+    context = CFNADE.load(model).fitted_.context
     seen = pl.DataFrame(
         {
             "user": context.user_ids[context.users[:5]],

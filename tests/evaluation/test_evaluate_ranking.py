@@ -22,6 +22,7 @@ from tests.inference.cases import (
     TIMELESS,
     UNTRAINED_USER,
     USERS,
+    estimator,
     known_cells,
     make_kind,
     ratings,
@@ -83,8 +84,8 @@ def liked_by(test: Dataset, least: float) -> dict[int, set[int]]:
 
 def listed(fitted: FittedModel, user: int) -> list[int]:
     """Items by expected rating, without those the user rated or that have too few ratings."""
-    predictor, items = Predictor(fitted), sorted(can_be_listed(fitted, user))
-    predictions = [float(predictor.predict(user * 10, item + 100)[0]) for item in items]
+    model, items = estimator(fitted), sorted(can_be_listed(fitted, user))
+    predictions = [float(model.predict(user * 10, item + 100, unknown="mean")[0]) for item in items]
     return [item for _, item in sorted(zip(predictions, items, strict=True), reverse=True)]
 
 

@@ -25,7 +25,10 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.validate import build
+from cfnade.estimator import CFNADE
 from cfnade.fitted_model import FittedModel, count_training_ratings
+from cfnade.inference.ranking_options import RankingOptions
+from cfnade.inference.results import TopN
 
 FloatArray = npt.NDArray[np.float64]
 Cells = Mapping[tuple[int, int], int]
@@ -106,6 +109,18 @@ def make_kind(kind: str, **more: Any) -> FittedModel:
 def _fill(member: Member, generator: torch.Generator) -> None:
     for parameter in member_network(member).parameters():
         parameter.normal_(0.0, 0.4, generator=generator)
+
+
+def estimator(fitted: FittedModel) -> CFNADE:
+    """The public estimator of a model."""
+    return CFNADE()._set_model(fitted)
+
+
+def top_n_of(model: CFNADE, user: Any = None, *, history: Any = None, **options: Any) -> TopN:
+    """The list of one user as arrays, as the service gets it."""
+    predictor = model.predictor_
+    users = predictor.resolve_user(user, history=history)
+    return predictor.recommend(users, RankingOptions(**options))
 
 
 def history_of(data: Dataset, user: int) -> dict[Any, float]:

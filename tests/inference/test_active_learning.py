@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from tests.inference.cases import estimator
 
 from cfnade.config import TrainingConfig
 from cfnade.data.splits import split
 from cfnade.data.synthetic import synthetic
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError
 from cfnade.inference.active_learning import Uncertainty
-from cfnade.inference.predictor import Predictor
 from cfnade.kernels.posterior import Evidence
 from cfnade.models.batch import Context
 from cfnade.models.ridge import RidgeNetwork
@@ -22,15 +23,15 @@ from cfnade.training.train import train
 USERS, ITEMS = 50, 25
 
 
-def made(side: str) -> Predictor:
+def made(side: str) -> CFNADE:
     data = split(synthetic(USERS, ITEMS, 700, seed=3).ratings, "paper:0")
     settings = TrainingConfig(epochs=2, batch_rows=16, seed=1)
     fields = {"hidden": (6,), "ridge": 4} if side == "user" else {"hidden": (6,)}
-    return Predictor(train(data, plan_side(side, fields, settings)).model)
+    return estimator(train(data, plan_side(side, fields, settings)).model)
 
 
 @pytest.fixture(scope="module")
-def predictor() -> Predictor:
+def predictor() -> CFNADE:
     return made("user")
 
 
@@ -43,22 +44,22 @@ def unknown(network: RidgeNetwork, items: list[int], levels: list[int]) -> float
 
 
 def brute_force(
-    predictor: Predictor, rated: dict[int, int], open_: set[int]
+    predictor: CFNADE, rated: dict[int, int], open_: set[int]
 ) -> dict[int, NDArray[np.float64]]:
     """By item, the expected reduction for an answer at each level, as shares of a stranger's."""
     (side,) = [
-        s for s in predictor.fitted.members[0].components.values() if s.evidence() is not None
+        s for s in predictor.fitted_.members[0].components.values() if s.evidence() is not None
     ]
     network = side.network
     assert isinstance(network, RidgeNetwork)
     items, levels = [*rated], [*rated.values()]
     whole, now = unknown(network, [], []), unknown(network, items, levels)
-    shares = predictor.item_counts / len(predictor.users.table)
+    shares = predictor.predictor_.item_counts / len(predictor.predictor_.users.table)
     return {
         item: np.array(
             [
                 shares[item] * (now - unknown(network, [*items, item], [*levels, k])) / whole
-                for k in range(len(predictor.scale))
+                for k in range(len(predictor.scale_))
             ]
         )
         for item in open_
@@ -67,10 +68,10 @@ def brute_force(
 
 @pytest.mark.parametrize("rated", [{}, {3: 4}, {1: 0, 7: 4, 9: 2}])
 def test_the_best_question_is_that_of_brute_force(
-    predictor: Predictor, rated: dict[int, int], monkeypatch: pytest.MonkeyPatch
+    predictor: CFNADE, rated: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cfnade.inference.active_learning._PIECE", 2)  # so that bounds cut some off
-    raws, values = predictor.items.table, predictor.scale.values
+    monkeypatch.setattr("cfnade.inference.active_learning._CHUNK", 2)  # so that bounds cut some off
+    raws, values = predictor.predictor_.items.table, predictor.scale_.values
     history = {int(raws[item]): values[level] for item, level in rated.items()}
     asked = predictor.suggest_items_to_rate(history=history, n=4)
     known = dict(rated)
@@ -93,7 +94,8 @@ def test_directions_that_go_together_are_seen(seed: int) -> None:
     prior, weights, chances = rng.uniform(0.5, 2, D), rng.uniform(1, 3, D), rng.uniform(0, 1, M)
     told = [np.outer(u[i], u[i]) + np.diag(q[i]) for i in range(M)]
     products = np.array([one[np.tril_indices(D)] for one in told])
-    found = Uncertainty(Evidence(u, products, np.zeros((M, 2, D)), prior, weights)).best(
+    evidence = Evidence(u, products, np.zeros((M, 2, D)), prior, weights)
+    items, reductions, initial = Uncertainty(evidence).best_items(
         np.array([4]), chances, np.arange(M) != 4, 2
     )
 
@@ -103,8 +105,8 @@ def test_directions_that_go_together_are_seen(seed: int) -> None:
         return float(weights @ np.diag(np.linalg.inv(precision)) / stranger)
 
     known = [4]
-    assert found.unknown == pytest.approx(left(known))
-    for item, reduction in zip(found.items.tolist(), found.reductions.tolist(), strict=True):
+    assert initial == pytest.approx(left(known))
+    for item, reduction in zip(items.tolist(), reductions.tolist(), strict=True):
         gains = {
             i: chances[i] * (left(known) - left([*known, i])) for i in range(M) if i not in known
         }
@@ -113,21 +115,21 @@ def test_directions_that_go_together_are_seen(seed: int) -> None:
         known.append(item)
 
 
-def test_every_answer_makes_less_unknown(predictor: Predictor) -> None:
+def test_every_answer_makes_less_unknown(predictor: CFNADE) -> None:
     left: list[float] = []
     history: dict[int, float] = {}
     for _ in range(6):
-        who = predictor.user_entities(history=history)
-        asked = predictor.interview.questions(who, 1, np.array([], np.int64))
-        left.append(asked.unknown)
-        history[int(predictor.items.table[asked.items[0]])] = predictor.scale.values[0]
+        who = predictor.predictor_.resolve_user(history=history)
+        asked = predictor.predictor_.suggest_items_to_rate(who, 1, np.array([], np.int64))
+        left.append(asked.uncertainty)
+        history[int(predictor.predictor_.items.table[asked.items[0]])] = predictor.scale_.values[0]
     assert left[0] == pytest.approx(1.0)
     assert left == sorted(left, reverse=True)
     assert len(set(left)) == 6
 
 
-def test_nothing_is_asked_twice_or_against_a_wish(predictor: Predictor) -> None:
-    raws = predictor.items.table.tolist()
+def test_nothing_is_asked_twice_or_against_a_wish(predictor: CFNADE) -> None:
+    raws = predictor.predictor_.items.table.tolist()
     first = predictor.suggest_items_to_rate(history={}, n=3)["item"].to_list()
     second = predictor.suggest_items_to_rate(
         history={first[0]: 3.0}, n=ITEMS, exclude_items=first[1:2]
@@ -140,9 +142,9 @@ def test_nothing_is_asked_twice_or_against_a_wish(predictor: Predictor) -> None:
         predictor.suggest_items_to_rate(history={}, n=0)
 
 
-def test_what_few_can_answer_is_not_asked_first(predictor: Predictor) -> None:
+def test_what_few_can_answer_is_not_asked_first(predictor: CFNADE) -> None:
     """An item that nobody rated would tell something, too, but nobody could say it."""
-    counts = predictor.item_counts
+    counts = predictor.predictor_.item_counts
     asked = predictor.suggest_items_to_rate(history={}, n=5)["n_item_ratings"]
     assert asked.min() > np.median(counts) / 2  # type: ignore[operator]
 
@@ -151,4 +153,6 @@ def test_without_a_posterior_the_best_known_come_first() -> None:
     plain = made("both")
     asked = plain.suggest_items_to_rate(history={}, n=5)
     assert asked["uncertainty_reduction"].null_count() == 5
-    assert asked["n_item_ratings"].to_list() == sorted(plain.item_counts.tolist())[::-1][:5]
+    assert (
+        asked["n_item_ratings"].to_list() == sorted(plain.predictor_.item_counts.tolist())[::-1][:5]
+    )

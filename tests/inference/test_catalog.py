@@ -1,4 +1,4 @@
-"""Items by id or title, wherever an item is named."""
+"""Ids and titles as indices, wherever an item is named."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.close import assert_close
-from tests.inference.cases import make, ratings
+from tests.inference.cases import estimator, make, ratings
 
-from cfnade.data.dataset import Dataset
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError
-from cfnade.inference.predictor import Predictor
+from cfnade.inference.catalog import IdIndex
 
 TITLES = [
     "Matrix, The (1999)",
@@ -26,35 +26,40 @@ TITLES = [
 ]
 
 
-def predictor(*, texts: bool = False) -> Predictor:
-    data: Dataset = ratings(texts=texts).replace(titles=np.array(TITLES, object))
-    return Predictor(make("user", data=data))
+def titled_model(*, texts: bool = False) -> CFNADE:
+    data = ratings(texts=texts).replace(titles=np.array(TITLES, object))
+    return estimator(make("user", data=data))
 
 
-def titles_as_ids(titles: list[str] = TITLES) -> Predictor:
-    """The same model of a file that has titles in place of ids, as a copy of MovieLens 1M has."""
-    names = [title or "Untitled" for title in titles]
-    return Predictor(
-        make("user", data=ratings().replace(item_ids=np.array(names, object), titles=None))
-    )
+def model_with_ids(ids: list[str]) -> CFNADE:
+    """The same model of a file with texts in place of ids, as a copy of MovieLens 1M has."""
+    data = ratings().replace(item_ids=np.array(ids, object), titles=None)
+    return estimator(make("user", data=data))
+
+
+def items_of(model: CFNADE, history: Any) -> list[int]:
+    return model.predictor_.parse_history(history).items.tolist()  # type: ignore[no-any-return]
+
+
+TITLES_AS_IDS = [title or "Untitled" for title in TITLES]
 
 
 @pytest.mark.parametrize("texts", [False, True])
 def test_histories_take_titles_and_ids(texts: bool) -> None:
-    ask = predictor(texts=texts)
-    ids = ask.items.table.tolist()
+    model = titled_model(texts=texts)
+    ids = model.predictor_.items.table.tolist()
     by_id = {ids[0]: 5, ids[4]: 3, ids[3]: 1, ids[6]: 2}
     mixed = {"the matrix": 5, "AMELIE": 3, ids[3]: 1, "new hope": 2}
-    assert ask.person(mixed).items.tolist() == [0, 4, 3, 6]
-    for given in (mixed, list(mixed.items())):
-        assert_close(ask.recommend(history=given), ask.recommend(history=by_id))
+    assert items_of(model, mixed) == [0, 4, 3, 6]
+    for history in (mixed, list(mixed.items())):
+        assert_close(model.recommend(history=history), model.recommend(history=by_id))
         assert_close(
-            ask.predict("me", ids[:3], histories={"me": given}),
-            ask.predict("me", TITLES[:3], histories={"me": by_id}),
+            model.predict("me", ids[:3], histories={"me": history}),
+            model.predict("me", TITLES[:3], histories={"me": by_id}),
         )
-        named = ask.explain(history=given, item="Hamlet (1948)")
-        assert_close(named, ask.explain(history=by_id, item=ids[2]))
-    frame = ask.predict_frame("me", ["the matrix", ids[1]], histories={"me": by_id})
+        explained = model.explain(history=history, item="Hamlet (1948)")
+        assert_close(explained, model.explain(history=by_id, item=ids[2]))
+    frame = model.predict_frame("me", ["the matrix", ids[1]], histories={"me": by_id})
     assert frame["item"].to_list() == ids[:2]
     assert frame["title"].to_list() == TITLES[:2]
 
@@ -69,148 +74,172 @@ def test_histories_take_titles_and_ids(texts: bool) -> None:
         ("", "neither an item id nor part of a title"),
     ],
 )
-def test_titles_that_fit_no_item_or_several_are_refused(title: str, message: str) -> None:
-    ask = predictor()
-    with pytest.raises(PredictionError, match=message):
-        ask.recommend(history={title: 4})
-    with pytest.raises(PredictionError, match=message):
-        ask.explain(history={101: 4}, item=title)
-    with pytest.raises(PredictionError, match=message):
-        ask.predict("me", [title], histories={"me": {101: 4}})
+def test_titles_of_no_item_or_of_several_are_refused(title: str, message: str) -> None:
+    model = titled_model()
+    for ask in (
+        lambda: model.recommend(history={title: 4}),
+        lambda: model.explain(history={101: 4}, item=title),
+        lambda: model.predict("me", [title], histories={"me": {101: 4}}),
+    ):
+        with pytest.raises(PredictionError, match=message):
+            ask()
 
 
-def test_a_number_is_a_title_if_there_is_one_and_an_id_of_the_wrong_type_if_not() -> None:
-    ask = predictor()
-    assert ask.person({"1984": 5}).items.tolist() == [5]
+def test_a_number_as_text_is_a_title_or_an_id_of_the_wrong_type() -> None:
+    model = titled_model()
+    assert items_of(model, {"1984": 5}) == [5]
     with pytest.raises(PredictionError, match="item id '101' is a str"):
-        ask.person({"101": 5})
+        items_of(model, {"101": 5})
 
 
-def test_where_ids_are_texts_a_text_that_is_neither_is_an_unknown_id() -> None:
-    ask = predictor(texts=True)
-    person = ask.person({"i00": 5, "tt0133093": 4, "Amélie": 3})
-    assert person.items.tolist() == [0, 4]
-    assert person.unknown == (1,)
+def test_with_ids_that_are_texts_an_unknown_text_is_an_unknown_id() -> None:
+    model = titled_model(texts=True)
+    history = model.predictor_.parse_history({"i00": 5, "tt0133093": 4, "Amélie": 3})
+    assert history.items.tolist() == [0, 4]
+    assert history.unknown == (1,)
     with pytest.raises(PredictionError, match="is in 2 titles"):
-        ask.person({"Hamlet": 4})
+        items_of(model, {"Hamlet": 4})
 
 
 def test_an_item_rated_by_id_and_by_title_is_rated_twice() -> None:
     message = "item 'the matrix' is rated more than once in a history, also as 100"
     with pytest.raises(PredictionError, match=message):
-        predictor().person([(100, 5), ("the matrix", 4)])
-    # An unknown id that happens to be a known item's index is no repetition.
-    assert predictor().person({100: 5, 0: 4}).unknown == (1,)
+        items_of(titled_model(), [(100, 5), ("the matrix", 4)])
+    # An unknown id that equals the index of a known item is no repetition.
+    assert titled_model().predictor_.parse_history({100: 5, 0: 4}).unknown == (1,)
 
 
-def test_without_titles_ids_alone_count() -> None:
-    ask = Predictor(make("user", data=ratings().replace(titles=None)))
+def test_without_titles_there_are_only_ids() -> None:
+    model = estimator(make("user", data=ratings().replace(titles=None)))
     with pytest.raises(PredictionError, match="item id 'Matrix' is a str"):
-        ask.person({"Matrix": 4})
+        items_of(model, {"Matrix": 4})
     with pytest.raises(PredictionError, match="knows no titles"):
-        ask.search("Matrix")
-    with pytest.raises(
-        PredictionError, match="'Matrix' is not an item id, and this model knows no"
-    ):
-        ask.catalog.typed("Matrix")
-    assert ask.match("Matrix", 1999) is None
+        model.find_items("Matrix")
+    with pytest.raises(PredictionError, match="not an item id, and this model knows no"):
+        model.predictor_.catalog.parse("Matrix")
+    assert model.predictor_.catalog.match("Matrix", 1999) is None
 
 
-def test_titles_that_are_ids_are_titles() -> None:
-    ask, plain = titles_as_ids(), predictor()
-    named = {"the matrix": 5, "AMELIE": 3, "Hamlet (1996)": 1, "Star Wars (1977)": 2}
-    assert ask.person(named).items.tolist() == plain.person(named).items.tolist() == [0, 4, 3, 6]
-    assert ask.match("Hamlet", 1948) == "Hamlet (1948)"
-    shown = ask.recommend(history=named)
-    assert shown["title"].to_list() == shown["item"].to_list()
+def test_ids_can_be_titles() -> None:
+    model, plain = model_with_ids(TITLES_AS_IDS), titled_model()
+    history = {"the matrix": 5, "AMELIE": 3, "Hamlet (1996)": 1, "Star Wars (1977)": 2}
+    assert items_of(model, history) == items_of(plain, history) == [0, 4, 3, 6]
+    frame = model.recommend(history=history)
+    assert frame["title"].to_list() == frame["item"].to_list()
     for text in ("matrx", "new hope", "film"):
-        assert ask.search(text)["item"].to_list() == plain.search(text)["title"].to_list()
+        assert model.find_items(text)["item"].to_list() == plain.find_items(text)["title"].to_list()
+    catalog = model.predictor_.catalog
     for text, item in {"new hope": 6, "reloaded": 1, "1984": 5, "Hamlet (1948)": 2}.items():
-        assert ask.catalog.typed(text) == plain.catalog.typed(text) == item
+        assert catalog.parse(text) == plain.predictor_.catalog.parse(text) == item
     for text, message in {"Matrx": "did you mean: Matrix, The", "Hamlet": "is in 2 titles"}.items():
         with pytest.raises(PredictionError, match=message):
-            ask.catalog.typed(text)
-
-
-def test_an_unknown_title_that_is_an_id_is_not_taken_for_one_that_holds_it() -> None:
-    ask = titles_as_ids()
+            catalog.parse(text)
+    # An unknown id is not taken for a title that contains it.
     cells = ["Matrix", "Reloaded", "A New Hope", "Hamlet (1964)", "Casablanca (1942)"]
-    assert ask.catalog.indices(cells).tolist() == [0, -1, -1, -1, -1]
-    assert ask.person({"Reloaded": 5, "Hamlet (1948)": 4}).unknown == (0,)
+    assert catalog.indices(cells).tolist() == [0, -1, -1, -1, -1]
 
 
-@pytest.mark.parametrize("ask", [predictor(texts=True), titles_as_ids()], ids=["ids", "titles"])
-def test_explaining_an_unknown_text_lists_the_nearest(ask: Predictor) -> None:
-    rated = {ask.items.raw(0): 4}
+@pytest.mark.parametrize(
+    "model", [titled_model(texts=True), model_with_ids(TITLES_AS_IDS)], ids=["ids", "titles"]
+)
+def test_an_unknown_text_is_refused_with_the_closest_titles(model: CFNADE) -> None:
+    history = {model.predictor_.items.raw(0): 4}
     with pytest.raises(PredictionError, match=r"'Matrx' is unknown .*; did you mean: Matrix, The"):
-        ask.explain(history=rated, item="Matrx")
+        model.explain(history=history, item="Matrx")
     with pytest.raises(PredictionError, match=r"'Casablanca' is unknown to the model$"):
-        ask.explain(history=rated, item="Casablanca")
+        model.explain(history=history, item="Casablanca")
 
 
 def test_codes_are_no_titles() -> None:
-    codes = [f"item_{n}" for n in range(2, 30, 2)]
-    ask = titles_as_ids(codes)
-    assert ask.catalog.titles is None
-    assert ask.catalog.indices(["item_1", "ITEM-2", "item_12"]).tolist() == [-1, -1, 5]
-    assert ask.recommend(history={"item_2": 5})["title"].null_count() == 10
-    with pytest.raises(
-        PredictionError, match="'item_1' is not an item id, and this model knows no"
-    ):
-        ask.catalog.typed("item_1")
+    model = model_with_ids([f"item_{n}" for n in range(2, 30, 2)])
+    catalog = model.predictor_.catalog
+    assert catalog.titles is None
+    assert catalog.indices(["item_1", "ITEM-2", "item_12"]).tolist() == [-1, -1, 5]
+    assert model.recommend(history={"item_2": 5})["title"].null_count() == 10
+    with pytest.raises(PredictionError, match="'item_1' is not an item id"):
+        catalog.parse("item_1")
 
 
 @pytest.mark.parametrize("texts", [False, True])
-def test_one_rule_for_what_is_typed_and_what_is_certain(texts: bool) -> None:
-    """(text, index that is certain, index if a guess will do; None where that is an error)"""
-    ask = predictor(texts=texts)
-    raw = ask.items.raw(3)
+def test_a_person_may_type_more_than_a_service_accepts(texts: bool) -> None:
+    """(text, certain index, index of what a person types; None where that is an error)."""
+    model = titled_model(texts=texts)
+    catalog, raw = model.predictor_.catalog, model.predictor_.items.raw(3)
     for text, certain, typed in [
         (str(raw), 3 if texts else None, 3),  # a service tells "103" from 103, a shell cannot
         ("The Matrix", 0, 0),
         ("matrix, the (1999)", 0, 0),
-        ("The Matrix (1998)", 0, 0),  # a year apart, as other catalogues have it
+        ("The Matrix (1998)", 0, 0),  # a year apart, as in other catalogs
         ("Star Wars (1977)", 6, 6),
         ("new hope", None, 6),
         ("Hamlet", None, None),
         ("Casablanca", None, None),
         ("", None, None),
     ]:
-        assert ask.catalog.certain(text) == certain
+        assert catalog.certain(text) == certain
         if typed is None:
             with pytest.raises(PredictionError):
-                ask.catalog.typed(text)
+                catalog.parse(text)
         else:
-            assert ask.catalog.typed(text) == typed
-    assert ask.catalog.certain(raw) == 3
-    assert ask.catalog.certain(4444) is None
+            assert catalog.parse(text) == typed
+    assert catalog.certain(raw) == 3
+    assert catalog.certain(4444) is None
 
 
 def test_a_typed_number_is_an_id_before_it_is_a_title() -> None:
-    """A file of ratings names its items by id: 1984 there is not the film of that name."""
     ids = np.array([*range(100, 113), 1984])
-    titles = np.array(TITLES, object)
-    ask = Predictor(make("user", data=ratings().replace(item_ids=ids, titles=titles)))
-    assert ask.catalog.typed("1984") == 13
-    assert ask.catalog.index("1984") == 5
-    assert predictor().catalog.typed("1984") == 5
+    data = ratings().replace(item_ids=ids, titles=np.array(TITLES, object))
+    catalog = estimator(make("user", data=data)).predictor_.catalog
+    assert catalog.parse("1984") == 13
+    assert catalog.index("1984") == 5
+    assert titled_model().predictor_.catalog.parse("1984") == 5
 
 
-def test_search_and_match_speak_of_raw_ids() -> None:
-    ask = predictor()
-    frame = ask.search("matrx", limit=3)
+def test_find_items_returns_ids_with_titles_and_distances() -> None:
+    model = titled_model()
+    frame = model.find_items("matrx", n=3)
     assert frame.columns == ["item", "title", "n_item_ratings", "distance"]
     assert frame["item"].to_list() == [100, 101]
-    assert frame["n_item_ratings"].to_list() == [
-        int((ask.fitted.context.items == i).sum()) for i in (0, 1)
-    ]
+    counts = np.bincount(model.fitted_.context.items)
+    assert frame["n_item_ratings"].to_list() == counts[:2].tolist()
     assert frame["distance"].is_sorted()
-    assert ask.match("The Matrix", 1999) == 100
-    assert ask.match("The Matrix", 2009) is None
-    assert predictor(texts=True).match("The Matrix") == "i00"
+    for n in (0, 1.5, True, None):
+        with pytest.raises(PredictionError, match=r"n \(=.*\) must be a whole number"):
+            model.find_items("matrix", n=n)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
-def test_the_limit_of_a_search_is_a_whole_number(limit: Any) -> None:
-    with pytest.raises(PredictionError, match=r"limit \(=.*\) must be a whole number"):
-        predictor().search("matrix", limit=limit)
+# -- ids -------------------------------------------------------------------------------------------
+
+
+def test_arrays_and_lists_have_the_same_indices() -> None:
+    table = np.unique(np.random.default_rng(0).integers(-50, 50, 40))
+    ids, raws = IdIndex("item", table), np.arange(-60, 60)
+    expected = [table.tolist().index(raw) if raw in table else -1 for raw in raws.tolist()]
+    for given in (raws, raws.tolist(), raws.astype(np.int8)):
+        assert ids.indices(given).tolist() == expected
+
+
+def test_an_id_beyond_64_bits_is_not_wrapped_onto_a_negative_one() -> None:
+    ids = IdIndex("item", np.array([-1, 5]))
+    assert ids.indices(np.array([2**64 - 1, 5], np.uint64)).tolist() == [-1, 1]
+    assert ids.indices([2**64 - 1, 5]).tolist() == [-1, 1]
+
+
+def test_texts_are_not_integers() -> None:
+    ids = IdIndex("user", np.array(["7", "x"], object))
+    assert ids.indices(["x", "y", "7"]).tolist() == [1, -1, 0]
+    for numbers in ([7], np.array([7])):
+        with pytest.raises(PredictionError, match="user ids of this model are texts, such as '7'"):
+            ids.indices(numbers)
+
+
+def test_an_id_is_parsed_in_the_type_of_the_table() -> None:
+    numbers = IdIndex("user", np.array([5, 7]))
+    assert numbers.parse("-7") == -7
+    assert IdIndex("user", np.array(["5", "x"], object)).parse("7") == "7"
+    with pytest.raises(PredictionError, match="user 'anna': the user ids of this model are whole"):
+        numbers.parse("anna")
+    for text in (str(2**63), str(-(2**63) - 1), "9" * 99):
+        with pytest.raises(PredictionError, match="an id is a whole number from -922"):
+            numbers.parse(text)
+    assert numbers.parse(str(2**63 - 1)) == 2**63 - 1

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.inference.cases import (
     FOR_PEOPLE,
     NEW_ITEM,
     UNTRAINED_ITEM,
     UNTRAINED_USER,
+    estimator,
     history_of,
     known_cells,
     literal,
     make,
     make_kind,
 )
-from tests.inference.implicit_cases import rated_model
+from tests.inference.implicit_cases import ITEMS, chances_of, picked_model, rated_model
 
 from cfnade.exceptions import PredictionError
+from cfnade.inference import explain as explain_module
 from cfnade.inference import fold_in
-from cfnade.inference.predictor import Predictor
 from cfnade.utils.cancellation import ComputationCancelledError, cancelled_by
 
 
@@ -34,7 +37,7 @@ def test_explaining_is_leaving_out_each_rating(
     kind: str, user: int, item: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of known people and of somebody new (-1), who rated what user 1 did."""
-    monkeypatch.setattr(fold_in, "FEW", few)
+    monkeypatch.setattr(fold_in, "FEW_RATINGS", few)
     fitted = make_kind(kind)
     data, values, cells = fitted.context, fitted.context.scale.array(), known_cells(fitted.context)
     rated = history_of(data, 1 if user < 0 else user)
@@ -47,7 +50,7 @@ def test_explaining_is_leaving_out_each_rating(
         fewer = {cell: level for cell, level in cells.items() if cell != (user, other)}
         without[other + 100] = float(literal(fitted, user, item, fewer) @ values)
     who: dict[str, Any] = {"history": rated} if user < 0 else {"user": user * 10}
-    frame = Predictor(fitted).explain(item=item + 100, **who)
+    frame = estimator(fitted).explain(item=item + 100, **who)
     assert frame.height == len(others) > 3
     for row in frame.iter_rows(named=True):
         assert row["prediction"] == pytest.approx(base, abs=1e-5)
@@ -67,7 +70,7 @@ def test_item_based_explanations_are_by_level_and_name_nobody(kind: str, user: i
     item = next(i for u, i in cells if u == user)  # rated by the user: left out as well
     base = literal(fitted, user, item) @ values
     others = {u: level for (u, i), level in cells.items() if i == item and u != user}
-    frame = Predictor(fitted).explain(user=user * 10, item=item + 100)
+    frame = estimator(fitted).explain(user=user * 10, item=item + 100)
     assert not {"user", "item"} & set(frame.columns)
     assert frame["count"].sum() == len(others)
     for row in frame.iter_rows(named=True):
@@ -82,30 +85,30 @@ def test_item_based_explanations_are_by_level_and_name_nobody(kind: str, user: i
 
 
 def test_ratings_move_an_item_that_training_never_saw_as_they_move_the_mean_one() -> None:
-    predictor = Predictor(make("user"))
-    frame = predictor.explain(user=0, item=100 + NEW_ITEM)
+    model = estimator(make("user"))
+    frame = model.explain(user=0, item=100 + NEW_ITEM)
     assert frame["difference"].to_numpy().any()
-    prediction = predictor.predict(0, 100 + NEW_ITEM)[0]
+    prediction = model.predict(0, 100 + NEW_ITEM)[0]
     assert frame["prediction"][0] == pytest.approx(prediction, rel=1e-12)
 
 
 def test_someone_with_one_rating_and_someone_with_none() -> None:
-    predictor = Predictor(make("user", context_scale="sqrt"))
-    nothing = predictor.predict("x", 105, histories={"x": {}})[0]
-    frame = predictor.explain(history={101: 5}, item=105)
+    model = estimator(make("user", context_scale="sqrt"))
+    nothing = model.predict("x", 105, histories={"x": {}})[0]
+    frame = model.explain(history={101: 5}, item=105)
     assert frame["prediction_without"].to_list() == [pytest.approx(nothing, abs=1e-6)]
-    assert predictor.explain(history={}, item=105).height == 0
-    assert predictor.explain(history={105: 5}, item=105).height == 0
+    assert model.explain(history={}, item=105).height == 0
+    assert model.explain(history={105: 5}, item=105).height == 0
 
 
 def test_unknown_ids_are_refused() -> None:
-    predictor = Predictor(make("user"))
+    model = estimator(make("user"))
     with pytest.raises(PredictionError, match="item 999 is unknown"):
-        predictor.explain(user=0, item=999)
+        model.explain(user=0, item=999)
     with pytest.raises(PredictionError, match=r"user 999 is unknown.*give history="):
-        predictor.explain(user=999, item=101)
+        model.explain(user=999, item=101)
     with pytest.raises(PredictionError, match=r"^give users, or history="):
-        predictor.explain(item=101)
+        model.explain(item=101)
 
 
 @pytest.mark.parametrize("target", ["rating", "interaction"])
@@ -113,10 +116,48 @@ def test_unknown_ids_are_refused() -> None:
 def test_an_explanation_can_be_cancelled_between_pieces_of_work(
     target: Any, who: dict[str, Any]
 ) -> None:
-    predictor, event = Predictor(rated_model("both")), threading.Event()
+    model, event = estimator(rated_model("both")), threading.Event()
     with cancelled_by(event):
-        whole = predictor.explain(item=30, target=target, **who)
-    assert whole.equals(predictor.explain(item=30, target=target, **who))
+        whole = model.explain(item=30, target=target, **who)
+    assert whole.equals(model.explain(item=30, target=target, **who))
     event.set()
     with pytest.raises(ComputationCancelledError), cancelled_by(event):
-        predictor.explain(item=30, target=target, **who)
+        model.explain(item=30, target=target, **who)
+
+
+def weighted_model() -> Any:
+    return picked_model(weighed=True)
+
+
+@pytest.mark.parametrize("at_once", [256, 3, 1])
+@pytest.mark.parametrize("which", ["rated", "picked", "weighed"])
+def test_explaining_an_interaction_is_leaving_out_each_other_one(
+    which: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain_module, "_MAX_SCORES", at_once * ITEMS)
+    fitted = {"rated": rated_model, "picked": picked_model}.get(which, weighted_model)()
+    model, user, ratings = estimator(fitted), 4, fitted.context
+    own = ratings.items[ratings.users == user]
+    unseen = np.setdiff1d(np.arange(ITEMS), own)
+    for item in (int(own[0]), int(unseen[0])):
+        frame = model.explain(user=user + 1, item=item + 1, target="interaction")
+        known = ratings.select((ratings.users != user) | (ratings.items != item))
+        whole = chances_of(replace(fitted, context=known), user, left_out=True)[item]
+        if ratings.weights is not None:  # the mean of all weights stays that of the data
+            known = ratings
+        assert sorted(frame["item"].to_list()) == sorted(1 + i for i in own.tolist() if i != item)
+        if which != "weighed":
+            np.testing.assert_allclose(frame["interaction_probability"], whole, rtol=1e-4)
+            for other, without in frame.select("item", "prediction_without").iter_rows():
+                rest = known.select((known.users != user) | (known.items != other - 1))
+                again = chances_of(replace(fitted, context=rest), user, left_out=True)[item]
+                assert without == pytest.approx(again, rel=1e-4)
+        elif item not in own:
+            chance = model.recommend([user + 1], n=ITEMS)
+            listed = chance.filter(chance["item"] == item + 1)["interaction_probability"][0]
+            np.testing.assert_allclose(frame["interaction_probability"], listed, rtol=1e-4)
+        np.testing.assert_allclose(
+            frame["lift"], frame["interaction_probability"] / frame["prediction_without"], rtol=1e-6
+        )
+        assert frame["lift"].is_sorted(descending=True)
+        assert ("rating" in frame.columns) == (which == "rated")

@@ -12,6 +12,7 @@ from tests.inference.cases import (
     FOR_PEOPLE,
     TIMELESS,
     USERS,
+    estimator,
     history_of,
     known_cells,
     literal,
@@ -20,7 +21,6 @@ from tests.inference.cases import (
 )
 
 from cfnade.exceptions import PredictionError
-from cfnade.inference.predictor import Predictor
 
 GIVEN = {20: 4.5, 40: 1.0, 60: 3.0}  # user 4, id 40, was not trained on
 LEVELS = {(2, -1): 8, (4, -1): 1, (6, -1): 5}
@@ -29,31 +29,32 @@ LEVELS = {(2, -1): 8, (4, -1): 1, (6, -1): 5}
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_a_new_item_is_read_without_the_user_who_is_asked(kind: str) -> None:
     fitted = make_kind(kind)
-    predictor, cells = Predictor(fitted), known_cells(fitted.context) | LEVELS
+    model, cells = estimator(fitted), known_cells(fitted.context) | LEVELS
     users = fitted.context.user_ids
-    said = predictor.predict(users, "new", new_items={"new": GIVEN})
+    said = model.predict(users, "new", new_items={"new": GIVEN})
     values = fitted.context.scale.array()
     expected = [literal(fitted, user, -1, cells) @ values for user in range(USERS)]
     np.testing.assert_allclose(said, expected, atol=2e-4)
-    pairs = predictor.predict(users, "new", new_items={"new": list(GIVEN.items())})
+    pairs = model.predict(users, "new", new_items={"new": list(GIVEN.items())})
     assert_close(pairs, said)
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
 def test_new_people_and_new_items_go_together(kind: str) -> None:
     fitted = make_kind(kind)
-    predictor, data = Predictor(fitted), fitted.context
+    model, data = estimator(fitted), fitted.context
     history = history_of(data, 3)
     new = {("me", i): r for i, r in history.items()}
     users, items = ["me", 10, "me", 20, 777], [101, "new", "new", 102, "new"]
     given: dict[str, Any] = {"histories": {"me": history}, "new_items": {"new": GIVEN}}
-    frame = predictor.predict_frame(users, items, **given)
+    given["unknown"] = "mean"
+    frame = model.predict_frame(users, items, **given)
     assert frame["item"].to_list() == ["101", "new", "new", "102", "new"]
     assert frame["title"].to_list()[1] is None
     assert frame["n_item_ratings"].to_list()[1:3] == [3, 3]
     assert frame["n_user_ratings"].to_list()[2] == len(new)
     for place, (user, item) in enumerate(zip(users, items, strict=True)):
-        alone = predictor.predict(user, item, **given)
+        alone = model.predict(user, item, **given)
         np.testing.assert_allclose(frame["prediction"][place], alone[0], atol=1e-6)
     cells = known_cells(data) | LEVELS
     stars = data.scale.array()
@@ -64,7 +65,7 @@ def test_new_people_and_new_items_go_together(kind: str) -> None:
         frame["prediction"][2], literal(fitted, -1, -1, cells) @ stars, atol=2e-4
     )
     # Without the new item nothing else changes.
-    rest = predictor.predict(users[3], items[3])
+    rest = model.predict(users[3], items[3])
     np.testing.assert_allclose(frame["prediction"][3], rest[0], atol=1e-9)
 
 
@@ -85,15 +86,15 @@ def test_new_people_and_new_items_go_together(kind: str) -> None:
 )
 def test_new_items_that_cannot_be_read_are_refused(given: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
-        Predictor(make("both")).predict(10, "new", new_items=given)
+        estimator(make("both")).predict(10, "new", new_items=given)
 
 
 def test_models_that_take_no_new_items_say_so() -> None:
     with pytest.raises(PredictionError, match="depend on time, and new items have none"):
-        Predictor(make("both", time=True)).predict(
+        estimator(make("both", time=True)).predict(
             10, "new", new_items={"new": GIVEN}, timestamp=50
         )
     fitted = make("user")
     empty = replace(fitted, context=fitted.context.select(np.arange(0)), has_context=False)
     with pytest.raises(PredictionError, match="saved without the ratings"):
-        Predictor(empty).predict(10, "new", new_items={"new": GIVEN})
+        estimator(empty).predict(10, "new", new_items={"new": GIVEN})

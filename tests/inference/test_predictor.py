@@ -1,4 +1,4 @@
-"""The Predictor against the plain torch model, asked cell by cell with contexts built by hand."""
+"""The CFNADE against the plain torch model, asked cell by cell with contexts built by hand."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests.inference.cases import (
     UNTRAINED_USER,
     USERS,
     FloatArray,
+    estimator,
     history_of,
     known_cells,
     literal,
@@ -36,9 +37,9 @@ from tests.inference.cases import (
 
 from cfnade.checkpoint import drop_context, save
 from cfnade.data.dataset import Dataset
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
-from cfnade.inference.predictor import Predictor
 from cfnade.inference.similarity import embeddings
 from cfnade.models.batch import Context
 
@@ -76,15 +77,15 @@ def test_every_cell_is_what_the_model_says_without_that_cell(kind: str) -> None:
     values, raw = fitted.context.scale.array(), literal_table(kind)
     users, items = pairs(fitted.context)
     flat = raw.reshape(USERS * ITEMS, -1)
-    predictor = Predictor(fitted)
+    model = estimator(fitted)
     assert fitted.calibration is not None
     honest = fitted.calibration.apply(flat, values)
-    said = predictor.predict_proba(users, items, timestamp=times)
+    said = model.predict_proba(users, items, timestamp=times)
     np.testing.assert_allclose(said, honest, atol=2e-6)
     np.testing.assert_allclose(
-        predictor.predict(users, items, timestamp=times), flat @ values, atol=1e-5
+        model.predict(users, items, timestamp=times), flat @ values, atol=1e-5
     )
-    plain = Predictor(replace(fitted, calibration=None))
+    plain = estimator(replace(fitted, calibration=None))
     np.testing.assert_allclose(plain.predict_proba(users, items, timestamp=times), flat, atol=2e-6)
     for user in (0, UNTRAINED_USER, NEW_USER):  # a few are answered one by one
         few = plain.predict_proba(user * 10, fitted.context.item_ids, timestamp=times)
@@ -93,43 +94,45 @@ def test_every_cell_is_what_the_model_says_without_that_cell(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
 def test_a_history_is_read_without_the_item_that_is_asked_for(kind: str) -> None:
-    fitted, predictor = fitted_of(kind), Predictor(fitted_of(kind))
+    fitted, model = fitted_of(kind), estimator(fitted_of(kind))
     data = fitted.context
     for user in (0, 3, NEW_USER):
         history, cells = history_of(data, user), known_cells(data)
         mine = {(-1, i): level for (u, i), level in cells.items() if u == user}
         raw = np.array([literal(fitted, -1, i, cells | mine) for i in range(ITEMS)])
-        said = predictor.predict("me", data.item_ids, histories={"me": history})
+        said = model.predict("me", data.item_ids, histories={"me": history})
         np.testing.assert_allclose(said, raw @ data.scale.array(), atol=1e-5)
-        listed = predictor.predict("me", data.item_ids, histories={"me": list(history.items())})
+        listed = model.predict("me", data.item_ids, histories={"me": list(history.items())})
         assert_close(listed, said)
-        one = predictor.predicted(np.arange(ITEMS), history=history)
+        one = model.predictor_.predict_items(
+            model.predictor_.resolve_user(history=history), np.arange(ITEMS)
+        )
         assert_close(one.predictions, said)
         assert one.n_user_ratings.tolist() == [len(history)] * ITEMS
         if kind.startswith("user"):  # weights of users are nowhere: it is the same person
-            known = predictor.predict(user * 10, TRAINED_ITEMS)
+            known = model.predict(user * 10, TRAINED_ITEMS)
             np.testing.assert_allclose(known, said[np.array(TRAINED_ITEMS) - 100], atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
 def test_many_people_are_answered_in_one_call(kind: str) -> None:
     fitted = fitted_of(kind)
-    predictor, data = Predictor(fitted), fitted.context
+    model, data = estimator(fitted), fitted.context
     histories = {"a": history_of(data, 1), "b": {}, "c": history_of(data, 2)}
     users: list[Any] = ["c", np.int64(30), "a", "b", "c", 10]
     items = [100, 101, 102, 103, 104, 105]
-    said = predictor.predict_proba(users, items, histories=histories)
+    said = model.predict_proba(users, items, histories=histories)
     for user, item, one in zip(users, items, said, strict=True):
         people = {user: histories[user]} if user in histories else None
-        alone = predictor.predict_proba([user], [item], histories=people)[0]
+        alone = model.predict_proba([user], [item], histories=people)[0]
         np.testing.assert_allclose(one, alone, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", ["user", "user-ridge", "user-deep-factored-sqrt", "both"])
 def test_many_new_people_are_answered_as_each_of_them_alone(kind: str) -> None:
     """At once for more than a few: by matrix products, or threads, where one is answered alone."""
-    predictor, rng = Predictor(make_kind(kind)), np.random.default_rng(5)
-    ids, stars = predictor.items.table, predictor.scale.array()
+    model, rng = estimator(make_kind(kind)), np.random.default_rng(5)
+    ids, stars = model.predictor_.items.table, model.scale_.array()
     histories = {
         f"p{n}": dict(
             zip(rng.permutation(ids)[: n % 6].tolist(), rng.choice(stars, 6), strict=False)
@@ -138,34 +141,34 @@ def test_many_new_people_are_answered_as_each_of_them_alone(kind: str) -> None:
     }
     names = [name for name in histories for _ in range(9)]
     items = rng.choice(ids, len(names))
-    chances = predictor.predict_proba(names, items, histories=histories)
+    chances = model.predict_proba(names, items, histories=histories)
     alone = [
-        predictor.predict_proba(name, [item], histories={name: histories[name]})[0]
+        model.predict_proba(name, [item], histories={name: histories[name]})[0]
         for name, item in zip(names, items, strict=True)
     ]
     np.testing.assert_allclose(chances, alone, rtol=0, atol=2e-6)
-    lists = predictor.recommend(histories=histories, n=4, min_ratings=0)
+    lists = model.recommend(histories=histories, n=4, min_ratings=0)
     assert lists["user"].unique(maintain_order=True).to_list() == list(histories)
     for name in ("p0", "p17", "p39"):
-        expected = predictor.recommend(history=histories[name], n=4, min_ratings=0)
+        expected = model.recommend(history=histories[name], n=4, min_ratings=0)
         found = lists.filter(pl.col("user") == name)
         assert found["item"].to_list() == expected["item"].to_list()
         np.testing.assert_allclose(found["prediction"], expected["prediction"], atol=1e-5)
 
 
 def test_a_history_counts_instead_of_what_is_known() -> None:
-    predictor = Predictor(make("user"))
-    other = predictor.predict(0, 105, histories={0: {101: 5}})
-    assert_close(other, predictor.predict("x", 105, histories={"x": {101: 5}}))
-    assert abs(float(other[0] - predictor.predict(0, 105)[0])) > 1e-3
+    model = estimator(make("user"))
+    other = model.predict(0, 105, histories={0: {101: 5}})
+    assert_close(other, model.predict("x", 105, histories={"x": {101: 5}}))
+    assert abs(float(other[0] - model.predict(0, 105)[0])) > 1e-3
 
 
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_unknown_ids_follow_the_rule_and_are_counted(kind: str) -> None:
     fitted = fitted_of(kind)
-    data, predictor = fitted.context, Predictor(fitted)
+    data, model = fitted.context, estimator(fitted)
     users, items = [0, 999, 0, 999, NEW_USER * 10, 0], [101, 101, 999, 999, 101, 100 + NEW_ITEM]
-    frame = predictor.predict_frame(users, items)
+    frame = model.predict_frame(users, items, unknown="mean")
     indices = [(0, 1), (-1, 1), (0, -1), (-1, -1), (NEW_USER, 1), (0, NEW_ITEM)]
     raw = np.array([literal(fitted, u, i) for u, i in indices])
     np.testing.assert_allclose(frame["prediction"], raw @ data.scale.array(), atol=1e-5)
@@ -178,27 +181,27 @@ def test_unknown_ids_follow_the_rule_and_are_counted(kind: str) -> None:
 
 
 def test_the_frame_holds_the_distribution() -> None:
-    predictor = Predictor(fitted_of("item"))
-    users, items = pairs(predictor.fitted.context)
-    frame = predictor.predict_frame(users, items)
-    values = predictor.scale.array()
+    model = estimator(fitted_of("item"))
+    users, items = pairs(model.fitted_.context)
+    frame = model.predict_frame(users, items)
+    values = model.scale_.array()
     names = [f"p_{value:g}" for value in values]
     assert names[:3] == ["p_0.5", "p_1", "p_1.5"]
     chances = frame.select(names).to_numpy()
-    assert_close(chances, predictor.predict_proba(users, items))
+    assert_close(chances, model.predict_proba(users, items))
     np.testing.assert_allclose(frame["prediction"], chances @ values, rtol=1e-8)
     variance = chances @ values**2 - (chances @ values) ** 2
     np.testing.assert_allclose(frame["std"], np.sqrt(variance), rtol=1e-6)
 
 
 def test_one_time_for_all_is_that_time_for_each() -> None:
-    predictor = Predictor(fitted_of("both-time"))
+    model = estimator(fitted_of("both-time"))
     users, items = [0, 10, 20], [100, 101, 102]
-    said = predictor.predict(users, items, timestamp=7)
-    assert_close(said, predictor.predict(users, items, timestamp=[7, 7, 7]))
-    one = predictor.predicted(predictor.items.indices([100]), 0, timestamp=7)
+    said = model.predict(users, items, timestamp=7)
+    assert_close(said, model.predict(users, items, timestamp=[7, 7, 7]))
+    one = model.predictor_.predict_items(model.predictor_.resolve_user(0), np.zeros(1, np.int64), 7)
     assert_close(one.predictions, said[:1])
-    assert np.abs(said - predictor.predict(users, items, timestamp=70)).max() > 1e-3
+    assert np.abs(said - model.predict(users, items, timestamp=70)).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -212,21 +215,24 @@ def test_one_time_for_all_is_that_time_for_each() -> None:
     ],
 )
 def test_ids_may_come_in_any_sequence(users: Any, items: Any) -> None:
-    predictor = Predictor(make("user"))
-    assert_close(predictor.predict(users, items), predictor.predict([0, 10], [100, 101]))
+    model = estimator(make("user"))
+    assert_close(model.predict(users, items), model.predict([0, 10], [100, 101]))
 
 
 def test_ids_too_large_for_the_table_are_unknown_not_wrapped() -> None:
-    predictor = Predictor(make("user"))
+    model = estimator(make("user"))
     huge = np.array([2**64 - 1, 2**63 + 100], np.uint64)
-    assert predictor.predict_frame([0, 0], huge)["n_item_ratings"].to_list() == [0, 0]
+    assert model.predict_frame([0, 0], huge, unknown="mean")["n_item_ratings"].to_list() == [
+        0,
+        0,
+    ]
 
 
 def test_no_cells_no_answers() -> None:
-    predictor = Predictor(make("user"))
-    assert predictor.predict_proba([], []).shape == (0, 10)
-    assert predictor.predict_frame([], []).height == 0
-    assert predictor.recommend([]).height == 0
+    model = estimator(make("user"))
+    assert model.predict_proba([], []).shape == (0, 10)
+    assert model.predict_frame([], []).height == 0
+    assert model.recommend([]).height == 0
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -235,11 +241,11 @@ def test_no_cells_no_answers() -> None:
 @pytest.mark.parametrize("exclude_seen", [True, False])
 @pytest.mark.parametrize("kind", TIMELESS)
 def test_lists_hold_the_best_of_all_items(kind: str, exclude_seen: bool) -> None:
-    data, predictor = fitted_of(kind).context, Predictor(fitted_of(kind))
+    data, model = fitted_of(kind).context, estimator(fitted_of(kind))
     means = literal_table(kind) @ data.scale.array()  # (users, items)
     users = data.user_ids.tolist()
     for chosen in (users, users[:2]):  # many are scored together, a few one by one
-        frame = predictor.recommend(chosen, n=6, exclude_seen=exclude_seen, min_ratings=0)
+        frame = model.recommend(chosen, n=6, exclude_seen=exclude_seen, min_ratings=0)
         assert frame["user"].unique(maintain_order=True).to_list() == chosen
         for number, user in enumerate(chosen):
             own = frame.filter(pl.col("user") == user)
@@ -252,42 +258,29 @@ def test_lists_hold_the_best_of_all_items(kind: str, exclude_seen: bool) -> None
             np.testing.assert_allclose(means[number][items], best, atol=2e-5)
             assert set(items) <= set(allowed)
             assert len(set(items)) == len(items)
-            chances = predictor.predict_proba(user, own["item"])
+            chances = model.predict_proba(user, own["item"])
             np.testing.assert_allclose(own.select("^p_.*$").to_numpy(), chances, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", FOR_PEOPLE)
 def test_a_history_gets_the_list_of_its_predictions(kind: str) -> None:
-    predictor = Predictor(fitted_of(kind))
-    history = history_of(predictor.fitted.context, 4)
-    items = predictor.items.table
-    said = predictor.predict("me", items, histories={"me": history})
-    frame = predictor.recommend(history=history, n=ITEMS, exclude_seen=False, min_ratings=0)
+    model = estimator(fitted_of(kind))
+    history = history_of(model.fitted_.context, 4)
+    items = model.predictor_.items.table
+    said = model.predict("me", items, histories={"me": history})
+    frame = model.recommend(history=history, n=ITEMS, exclude_seen=False, min_ratings=0)
     assert "user" not in frame.columns
     np.testing.assert_allclose(frame["prediction"], said[frame["item"].to_numpy() - 100], atol=1e-5)
-    new = predictor.recommend(history=history, n=ITEMS, min_ratings=0)
+    new = model.recommend(history=history, n=ITEMS, min_ratings=0)
     assert set(new["item"]) == set(items.tolist()) - set(history)
     if kind.startswith("user"):
-        known = predictor.recommend(40, n=ITEMS, min_ratings=0)
+        known = model.recommend(40, n=ITEMS, min_ratings=0)
         assert_close(new, known.drop("user"))
-
-
-def test_a_longer_list_than_the_catalogue_is_the_catalogue() -> None:
-    predictor = Predictor(make("user"))
-    whole = predictor.recommend(0, n=10**9, exclude_seen=False, min_ratings=0)
-    assert sorted(whole["item"]) == list(range(100, 114))
-
-
-def test_someone_who_rated_everything_gets_an_empty_list() -> None:
-    everything = dict.fromkeys(range(100, 114), 4.0)
-    frame = Predictor(make("user")).recommend(history=everything)
-    assert frame.height == 0
-    assert frame["item"].dtype == pl.Int64
 
 
 def test_an_unknown_user_of_an_item_based_model_gets_what_the_mean_user_would() -> None:
     fitted = fitted_of("item")
-    frame = Predictor(fitted).recommend([999], n=3, min_ratings=0)
+    frame = estimator(fitted).recommend([999], n=3, min_ratings=0)
     known = {
         (int(u), int(i)): int(k)
         for u, i, k in zip(
@@ -307,12 +300,12 @@ def test_an_unknown_user_of_an_item_based_model_gets_what_the_mean_user_would() 
 def test_text_ids_and_missing_titles() -> None:
     data = ratings(texts=True)
     fitted = make("user", data=data)
-    frame = Predictor(fitted).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
+    frame = estimator(fitted).recommend(["u1", "zz"], n=99, exclude_seen=False, min_ratings=0)
     assert frame["user"].unique(maintain_order=True).to_list() == ["u1", "zz"]
     titles = dict(zip(frame["item"], frame["title"], strict=True))
     assert titles["i03"] == "Film 3"
     assert titles["i13"] is None
-    untitled = Predictor(replace(fitted, context=data.replace(titles=None)))
+    untitled = estimator(replace(fitted, context=data.replace(titles=None)))
     assert untitled.recommend("u1", n=2)["title"].to_list() == [None, None]
 
 
@@ -354,7 +347,7 @@ def test_rows_have_no_vectors_without_their_ratings() -> None:
 def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) -> None:
     fitted = make("user")
     save(fitted, tmp_path, with_context=False)
-    shared, whole = Predictor.load(tmp_path), Predictor(fitted)
+    shared, whole = CFNADE.load(tmp_path), estimator(fitted)
     history = history_of(fitted.context, 2)
     # Of an item, only what training saw is known where the ratings since then are not there.
     lists = [
@@ -391,7 +384,7 @@ def test_without_context_histories_work_and_users_are_refused(tmp_path: Path) ->
 
 
 def test_an_item_based_model_without_context_says_so() -> None:
-    shared = Predictor(drop_context(make("item")))
+    shared = estimator(drop_context(make("item")))
     with pytest.raises(
         PredictionError, match=r"saved without the ratings.*; use a copy that was saved"
     ):
@@ -399,14 +392,14 @@ def test_an_item_based_model_without_context_says_so() -> None:
 
 
 def test_item_based_models_refuse_histories_with_the_remedy() -> None:
-    predictor = Predictor(make("item"))
+    model = estimator(make("item"))
     remedy = 'item-based.*train one with side="user"'
     with pytest.raises(PredictionError, match=remedy):
-        predictor.recommend(history={101: 5})
+        model.recommend(history={101: 5})
     with pytest.raises(PredictionError, match=remedy):
-        predictor.predict("me", 101, histories={"me": {101: 5}})
+        model.predict("me", 101, histories={"me": {101: 5}})
     with pytest.raises(PredictionError, match=remedy):
-        predictor.explain(history={101: 5}, item=102)
+        model.explain(history={101: 5}, item=102)
 
 
 @pytest.mark.parametrize(
@@ -431,24 +424,24 @@ def test_item_based_models_refuse_histories_with_the_remedy() -> None:
     ],
 )
 def test_histories_that_cannot_be_read_are_refused(history: Any, message: str) -> None:
-    predictor = Predictor(make("user"))
+    model = estimator(make("user"))
     with pytest.raises(PredictionError, match=message):
-        predictor.recommend(history=history)
+        model.recommend(history=history)
     with pytest.raises(PredictionError, match=message):
-        predictor.predict("me", 101, histories={"me": history})
+        model.predict("me", 101, histories={"me": history})
 
 
 def test_unknown_items_of_a_history_are_counted_and_say_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    predictor = Predictor(make("user"))
+    model = estimator(make("user"))
     with caplog.at_level(logging.WARNING, "cfnade"):
-        person = predictor.person({101: 5, 777: 4, 778: 3})
+        person = model.predictor_.parse_history({101: 5, 777: 4, 778: 3})
     assert person.unknown == (1, 2)
     assert len(person) == 1
     assert "2 of 3 items in a history are unknown" in caplog.text
-    assert_close(predictor.recommend(history=person), predictor.recommend(history={101: 5}))
-    said = predictor.predict_frame("me", 105, histories={"me": person})
+    assert_close(model.recommend(history=person), model.recommend(history={101: 5}))
+    said = model.predict_frame("me", 105, histories={"me": person})
     assert said["n_user_ratings"].to_list() == [1]
 
 
@@ -467,49 +460,43 @@ def test_unknown_items_of_a_history_are_counted_and_say_nothing(
 )
 def test_questions_that_make_no_sense_are_refused(users: Any, items: Any, message: str) -> None:
     with pytest.raises(PredictionError, match=message):
-        Predictor(make("user")).predict(users, items)
-
-
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, "3", None])
-def test_n_is_a_whole_number(n: Any) -> None:
-    with pytest.raises(PredictionError, match=r"n \(=.*\) must be a whole number"):
-        Predictor(make("user")).recommend(0, n=n)
+        estimator(make("user")).predict(users, items)
 
 
 def test_lists_need_users_or_a_history() -> None:
-    predictor = Predictor(make("user"))
+    model = estimator(make("user"))
     with pytest.raises(PredictionError, match=r"^give users, or history= \(or histories=\) for"):
-        predictor.recommend()
+        model.recommend()
     with pytest.raises(PredictionError, match="either users or a history, not both"):
-        predictor.recommend([0], history={101: 4})
+        model.recommend([0], history={101: 4})
 
 
 def test_a_model_that_knows_time_refuses_what_has_none() -> None:
-    predictor = Predictor(fitted_of("both-time"))
+    model = estimator(fitted_of("both-time"))
     with pytest.raises(PredictionError, match="needs to know when; give timestamp="):
-        predictor.predict([0], [100])
+        model.predict([0], [100])
     with pytest.raises(PredictionError, match="depend on time, and histories have none"):
-        predictor.predict("me", 100, histories={"me": {101: 5}}, timestamp=NOW)
+        model.predict("me", 100, histories={"me": {101: 5}}, timestamp=NOW)
     with pytest.raises(PredictionError, match="makes no lists or explanations"):
-        predictor.recommend(0)
+        model.recommend(0)
     with pytest.raises(PredictionError, match="makes no lists or explanations"):
-        predictor.explain(user=0, item=100)
+        model.explain(user=0, item=100)
     with pytest.raises(PredictionError, match="do not depend on time; omit timestamp"):
-        Predictor(make("user")).predict([0], [100], timestamp=NOW)
+        estimator(make("user")).predict([0], [100], timestamp=NOW)
 
 
 def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
     fitted = make("user")
     fewer = fitted.context.replace(item_ids=fitted.context.item_ids[:-1])
     with pytest.raises(PredictionError, match=r"component user: the id table has 13 columns, the"):
-        Predictor(replace(fitted, context=fewer))
+        estimator(replace(fitted, context=fewer))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loaded_model_predicts_the_same_numbers(kind: str, tmp_path: Path) -> None:
     fitted, times = fitted_of(kind), times_of(kind)
     save(fitted, tmp_path)
-    loaded, kept = Predictor.load(tmp_path), Predictor(fitted)
+    loaded, kept = CFNADE.load(tmp_path), estimator(fitted)
     users, items = pairs(fitted.context)
     assert_close(
         loaded.predict_proba(users, items, timestamp=times),

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.implicit.cases import summed_scores
-from tests.inference.cases import make
+from tests.inference.cases import estimator, make
 from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
 
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
-from cfnade.inference.predictor import Predictor
-from cfnade.inference.similarity import unit_vectors
+from cfnade.inference.similarity import item_vectors
 
 
 def chances(fitted: Any, known: list[int]) -> Any:
@@ -28,9 +27,9 @@ def chances(fitted: Any, known: list[int]) -> Any:
 
 @pytest.mark.parametrize("fitted", [rated_model(), picked_model(weighed=True)])
 def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
-    predictor = Predictor(fitted)
+    model = estimator(fitted)
     for item in (0, 17):
-        frame = predictor.similar_items(item + 1, n=8)
+        frame = model.similar_items(item + 1, n=8)
         given, alone = chances(fitted, [item]), chances(fitted, [])
         best = first_of(given / np.sqrt(alone), np.arange(ITEMS) != item, 8)
         assert (frame["item"] - 1).to_list() == best
@@ -42,8 +41,8 @@ def test_similar_items_are_picked_more_by_who_picked_one(fitted: Any) -> None:
 
 def test_without_picks_similar_items_have_alike_vectors() -> None:
     fitted = make("user", data=data())
-    frame = Predictor(fitted).similar_items(5, n=ITEMS + 3)
-    vectors = unit_vectors(fitted)
+    frame = estimator(fitted).similar_items(5, n=ITEMS + 3)
+    vectors = item_vectors(fitted)
     alike = vectors @ vectors[4]
     best = first_of(alike, np.arange(ITEMS) != 4, ITEMS)
     assert len(frame) == ITEMS - 1
@@ -51,8 +50,8 @@ def test_without_picks_similar_items_have_alike_vectors() -> None:
 
 
 def test_what_is_not_there_is_refused() -> None:
-    predictor = Predictor(picked_model())
+    model = estimator(picked_model())
     with pytest.raises(PredictionError, match="999"):
-        predictor.similar_items(999)
+        model.similar_items(999)
     with pytest.raises(PredictionError, match=r"n \(=0\)"):
-        predictor.similar_items(1, n=0)
+        model.similar_items(1, n=0)

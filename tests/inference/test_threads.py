@@ -1,4 +1,4 @@
-"""Many threads ask one Predictor, whatever number of threads torch has in each of them.
+"""Many threads ask one CFNADE, whatever number of threads torch has in each of them.
 
 Questions about a few people have the same bits from everywhere: they run serially and use no torch.
 Where many are asked about at once, and in training on more than one thread, the order of sums may
@@ -18,17 +18,17 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
-from tests.inference.cases import FOR_PEOPLE, ITEMS, make, make_kind
+from tests.inference.cases import FOR_PEOPLE, ITEMS, estimator, make, make_kind
 
 from cfnade import CFNADE, Split, split, synthetic
-from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankBy
 
-CRITERIA = ("prediction", "threshold")
+CRITERIA: tuple[RankBy, ...] = ("prediction", "threshold")
 THREADS = 4
 TORCH_THREADS = (1, 2, 3)
 ALL = list(range(100, 100 + ITEMS))
 KINDS = ["user", "user-deep-factored-sqrt", "item", "item-deep-unshared", "both-seeds-sqrt"]
-Question = Callable[[Predictor], pl.DataFrame]
+Question = Callable[[CFNADE], pl.DataFrame]
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +44,11 @@ def about_people() -> list[Question]:
         items = 100 + rng.choice(ITEMS, rng.integers(0, ITEMS), replace=False)
         rated = {item: float(rng.integers(1, 11) / 2) for item in items.tolist()}
         questions += [
-            partial(Predictor.recommend, history=rated, n=5, rank_by=CRITERIA[number % 2]),
-            partial(Predictor.recommend, history=rated, n=5, exclude_seen=False),
-            partial(Predictor.predict_frame, users="me", items=ALL, histories={"me": rated}),
-            partial(Predictor.explain, history=rated, item=ALL[number % ITEMS]),
-            partial(Predictor.search, text=f"film {number}"),
+            partial(CFNADE.recommend, history=rated, n=5, rank_by=CRITERIA[number % 2]),
+            partial(CFNADE.recommend, history=rated, n=5, exclude_seen=False),
+            partial(CFNADE.predict_frame, users="me", items=ALL, histories={"me": rated}),
+            partial(CFNADE.explain, history=rated, item=ALL[number % ITEMS]),
+            partial(CFNADE.find_items, text=f"film {number}"),
         ]
     return questions
 
@@ -57,10 +57,10 @@ def about_few_users() -> list[Question]:
     questions: list[Question] = []
     for user in range(0, 80, 20):
         questions += [
-            partial(Predictor.recommend, users=[0, 30, 50, user], n=5),
-            partial(Predictor.recommend, users=user, rank_by="threshold", exclude_seen=False),
-            partial(Predictor.predict_frame, users=user, items=ALL),
-            partial(Predictor.explain, user=user, item=103),
+            partial(CFNADE.recommend, users=[0, 30, 50, user], n=5),
+            partial(CFNADE.recommend, users=user, rank_by="threshold", exclude_seen=False),
+            partial(CFNADE.predict_frame, users=user, items=ALL),
+            partial(CFNADE.explain, user=user, item=103),
         ]
     return questions
 
@@ -68,15 +68,13 @@ def about_few_users() -> list[Question]:
 def about_many_users() -> list[Question]:
     everyone = np.arange(0, 90, 10)
     return [
-        partial(Predictor.recommend, users=everyone, n=ITEMS),
-        partial(Predictor.recommend, users=everyone, n=ITEMS, exclude_seen=False),
-        partial(
-            Predictor.predict_frame, users=np.tile(everyone, 50), items=np.repeat(ALL, 50)[:450]
-        ),
+        partial(CFNADE.recommend, users=everyone, n=ITEMS),
+        partial(CFNADE.recommend, users=everyone, n=ITEMS, exclude_seen=False),
+        partial(CFNADE.predict_frame, users=np.tile(everyone, 50), items=np.repeat(ALL, 50)[:450]),
     ]
 
 
-def from_threads(predictor: Predictor, questions: list[Question]) -> list[list[pl.DataFrame]]:
+def from_threads(model: CFNADE, questions: list[Question]) -> list[list[pl.DataFrame]]:
     """Every thread asks all of them, each beginning elsewhere and with another number in torch."""
     gate = threading.Barrier(THREADS)
 
@@ -84,7 +82,7 @@ def from_threads(predictor: Predictor, questions: list[Question]) -> list[list[p
         torch.set_num_threads(TORCH_THREADS[number % 3])
         first = number * len(questions) // THREADS
         gate.wait()
-        said = [question(predictor) for question in questions[first:] + questions[:first]]
+        said = [question(model) for question in questions[first:] + questions[:first]]
         return said[len(questions) - first :] + said[: len(questions) - first]
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -95,10 +93,10 @@ def from_threads(predictor: Predictor, questions: list[Question]) -> list[list[p
 def test_answers_about_a_few_have_the_same_bits_from_all_threads(kind: str) -> None:
     fitted = make_kind(kind)
     questions = about_few_users() + (about_people() if kind in FOR_PEOPLE else [])
-    predictor = Predictor(fitted)
-    answers = from_threads(predictor, questions)
+    model = estimator(fitted)
+    answers = from_threads(model, questions)
     # What is read of all items is computed once, by whoever asks first: up to rounding there.
-    alone = Predictor(fitted) if kind.startswith("user") else predictor
+    alone = estimator(fitted) if kind.startswith("user") else model
     for number in TORCH_THREADS:
         torch.set_num_threads(number)
         answers.append([question(alone) for question in questions])
@@ -110,8 +108,8 @@ def test_answers_about_a_few_have_the_same_bits_from_all_threads(kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_about_many_are_equal_up_to_rounding(kind: str) -> None:
     fitted, questions = make_kind(kind), about_many_users()
-    answers = from_threads(Predictor(fitted), questions)
-    few = Predictor(fitted)
+    answers = from_threads(estimator(fitted), questions)
+    few = estimator(fitted)
     first = answers[0][0]
     for said in answers:
         for one, other in zip(said, answers[0], strict=True):
@@ -123,7 +121,7 @@ def test_answers_about_many_are_equal_up_to_rounding(kind: str) -> None:
 
 def test_requests_leave_torchs_threads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The setting is one for all threads that are yet to come, so no request may touch it."""
-    predictor = Predictor(make("user", hidden=(40,)))
+    model = estimator(make("user", hidden=(40,)))
 
     def refuse(_: int) -> None:
         raise AssertionError("a request set torch's number of threads")
@@ -131,7 +129,7 @@ def test_requests_leave_torchs_threads_alone(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(torch, "set_num_threads", refuse)
         for question in about_people()[:20]:
-            assert question(predictor).width > 0
+            assert question(model).width > 0
 
 
 # -- training in the same process ------------------------------------------------------------------
@@ -171,12 +169,12 @@ def test_a_seed_gives_the_same_bits_whatever_torch_is_set_to(side: str, parts: S
 
 
 def test_training_another_model_leaves_answers_as_they_are(parts: Split) -> None:
-    predictor, questions = Predictor(make("user", hidden=(40, 30))), about_people()[:20]
-    before = [question(predictor) for question in questions]
+    model, questions = estimator(make("user", hidden=(40, 30))), about_people()[:20]
+    before = [question(model) for question in questions]
     CFNADE(side="user", hidden=(8,), epochs=1, n_threads=3).fit(parts)
-    after = [question(predictor) for question in questions]
+    after = [question(model) for question in questions]
     with ThreadPoolExecutor(1) as pool:  # a new thread takes over what training left behind
-        elsewhere = list(pool.map(lambda question: question(predictor), questions))
+        elsewhere = list(pool.map(lambda question: question(model), questions))
     for said in (after, elsewhere):
         assert all(
             one.equals(first, null_equal=True) for one, first in zip(said, before, strict=True)

@@ -31,7 +31,7 @@ def test_the_graph_says_what_the_model_says(kind: str, tmp_path: Path) -> None:
             dict(zip(["probabilities", "prediction"], found, strict=True))[name][rest]
             for name in ("probabilities", "prediction")
         )
-        said = predictor.predict("new", ids, histories={"new": history})
+        said = predictor.predict("new", ids, histories={"new": history}).predictions
         np.testing.assert_allclose(expected, said, atol=1e-5)
         np.testing.assert_allclose(chances.sum(1), 1, atol=1e-5)
         np.testing.assert_allclose(chances @ predictor.scale.array(), said, atol=1e-5)

@@ -183,7 +183,7 @@ def test_what_nobody_expected_says_nothing_outside(
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError("the secret place of the bug")
 
-    monkeypatch.setattr("cfnade.inference.predictor.Predictor.ranked", fail)
+    monkeypatch.setattr("cfnade.inference.predictor.Predictor.recommend", fail)
     with caplog.at_level(logging.ERROR, "cfnade.server"):
         answer = client.post("/recommendations", json={"ratings": []})
     assert answer.status_code == 500
@@ -394,13 +394,13 @@ def test_repeated_items_are_computed_once(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[int] = []
-    plain = Predictor.predicted
+    plain = Predictor.predict_items
 
-    def counted(self: Predictor, items: Any, *args: Any, **options: Any) -> Any:
+    def counted(self: Predictor, user: Any, items: Any, timestamp: Any = None) -> Any:
         computed.extend(items.tolist())
-        return plain(self, items, *args, **options)
+        return plain(self, user, items, timestamp)
 
-    monkeypatch.setattr(Predictor, "predicted", counted)
+    monkeypatch.setattr(Predictor, "predict_items", counted)
     ratings = rated(history())
     one = client.post("/predictions", json={"items": [101, "x", 102], "ratings": ratings}).json()
     computed.clear()

@@ -66,7 +66,9 @@ def test_new_items_are_predicted_beside_known_ones(client: TestClient, user_mode
         expected = predictor.predict(
             user, [140, "A new film", 139], histories={"me": history()}, new_items=given
         )
-        assert [one["prediction"] for one in said] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert [one["prediction"] for one in said] == pytest.approx(
+            expected.predictions.tolist(), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(

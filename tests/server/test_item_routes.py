@@ -22,8 +22,8 @@ from tests.server.given import (
 )
 
 from cfnade.data.splits import split
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import CfnadeError
-from cfnade.inference.predictor import Predictor
 from cfnade.server.settings import validate_item_name
 
 # -- usual, genres, decades ----------------------------------------------------------------------
@@ -31,7 +31,7 @@ from cfnade.server.settings import validate_item_name
 
 def test_usual_is_how_people_rated_it(client: TestClient, user_model: Path) -> None:
     """Counted from all that the model knows, with two imagined ones spread like all."""
-    known = Predictor.load(user_model).fitted.context
+    known = CFNADE.load(user_model).fitted_.context
     counts = np.zeros((ITEMS, 5))
     np.add.at(counts, (known.items, known.levels), 1)
     whole = (counts.sum(0) + 1) / (counts.sum(0) + 1).sum()
@@ -102,7 +102,7 @@ def test_a_noun_is_a_word() -> None:
 
 
 def test_questions_are_those_of_the_predictor(client_of: ClientOf, model_of: ModelOf) -> None:
-    client, predictor = client_of("ridge"), Predictor.load(model_of("ridge"))
+    client, predictor = client_of("ridge"), CFNADE.load(model_of("ridge"))
     for given in ({}, history(3)):
         said = client.post("/items-to-rate", json={"ratings": rated(given), "n": 5}).json()
         frame = predictor.suggest_items_to_rate(history=given, n=5)

@@ -17,12 +17,19 @@ import pytest
 from tests.server.given import history, rated, server_settings
 
 from cfnade import checkpoint
+from cfnade.estimator import CFNADE
 from cfnade.exceptions import CheckpointError
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankingOptions
 from cfnade.server import model_registry
 from cfnade.server.app import create_app
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel, ModelRegistry
+
+
+def count_listed(predictor: Predictor) -> int:
+    top = predictor.recommend(predictor.resolve_user(history={}), RankingOptions(n=1))
+    return len(top.items)
 
 
 @pytest.fixture
@@ -48,7 +55,7 @@ def test_a_change_of_the_folder_is_seen_once(folder: Path, other_model: Path) ->
     assert not models.changed()
     assert models.current() is not before
     assert models.current().fingerprint != before.fingerprint
-    assert before.predictor.recommend(history={}, n=1).height == 1  # it still answers
+    assert count_listed(before.predictor) == 1  # it still answers
 
 
 def test_a_first_model_that_cannot_be_warmed_up_is_said_and_served(
@@ -71,7 +78,7 @@ def test_a_first_model_that_cannot_be_warmed_up_is_said_and_served(
     asyncio.run(visit())
     assert tried.is_set()
     assert "not warmed up, so that first answers take longer: no memory is left" in caplog.text
-    assert models.current().predictor.recommend(history={}, n=1).height == 1
+    assert count_listed(models.current().predictor) == 1
 
 
 def test_a_broken_model_leaves_the_old_one_and_is_tried_again(
@@ -102,7 +109,7 @@ def test_loading_indexes_no_titles_and_starts_no_thread(folder: Path) -> None:
     models = ModelRegistry(folder)
     models.load()
     assert set(threading.enumerate()) == before
-    assert models.current().predictor.recommend(history={}, n=1).height == 1
+    assert count_listed(models.current().predictor) == 1
     assert "sample_profiles" not in models.current().__dict__
     assert models.current().sample_profiles
 
@@ -179,4 +186,4 @@ async def _until(true: Callable[[], bool]) -> None:
 
 
 def best_of(folder: Path) -> float:
-    return float(Predictor.load(folder).recommend(history=history(), n=3)["prediction"][0])
+    return float(CFNADE.load(folder).recommend(history=history(), n=3)["prediction"][0])

@@ -21,7 +21,7 @@ from tests.server.given import history, rated
 
 from cfnade import checkpoint
 from cfnade.cli import main
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 from cfnade.server.run import bind
 from cfnade.server.settings import ServerSettings
 
@@ -35,16 +35,16 @@ from cfnade.server.settings import Limits, ServerSettings
 
 run._LOGGING["loggers"]["uvicorn"]["level"] = "INFO"
 run._SHUTDOWN_SECONDS = 3600  # however busy the machine is
-plain, gate = Predictor.ranked, Path(sys.argv[1]).parent / "gate"
+plain, gate = Predictor.recommend, Path(sys.argv[1]).parent / "gate"
 
-def ranked(self, *given, **options):
-    if options["n"] == 7:
+def ranked(self, users, options):
+    if options.n == 7:
         (gate / "waits").touch()
         while not (gate / "open").exists():
             time.sleep(0.01)
-    return plain(self, *given, **options)
+    return plain(self, users, options)
 
-Predictor.ranked = ranked
+Predictor.recommend = ranked
 if __name__ == "__main__":
     limits = Limits(work_seconds=3600)
     folder, workers = Path(sys.argv[1]), int(sys.argv[2])
@@ -114,7 +114,7 @@ def own_model(user_model: Path, tmp_path: Path) -> Path:
 
 
 def best_of(folder: Path) -> float:
-    return float(Predictor.load(folder).recommend(history=history(), n=3)["prediction"][0])
+    return float(CFNADE.load(folder).recommend(history=history(), n=3)["prediction"][0])
 
 
 def asked(service: Service, n: int = 3) -> httpx.Response:

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from tests.close import assert_close
 from tests.server.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
 
-from cfnade.inference.predictor import Predictor
+from cfnade.estimator import CFNADE
 from cfnade.online.event_store import ITEMS, Event, EventStore
 from cfnade.online.prequential import predicted_ratings
 from cfnade.server.auth import LEEWAY_SECONDS, Authenticator
@@ -74,7 +74,7 @@ def test_a_list_is_that_of_the_same_ratings_given_at_once(
 ) -> None:
     """Compared with the Predictor, asked for the same history."""
     what, rated = KINDS[kind], history(6)
-    predictor = Predictor.load(model_of(kind))
+    predictor = CFNADE.load(model_of(kind))
     with asking(model_of(kind), store_url=place) as client:
         for item, rating in rated.items():
             body = {"rating": rating} if what.starred else {}
@@ -97,9 +97,9 @@ def test_a_person_of_the_training_data_is_asked_with_what_counts_now(
     asking: Asking, model_of: ModelOf, place: str
 ) -> None:
     """Those of a joint model have weights of their own; what they rate now is excluded at once."""
-    predictor = Predictor.load(model_of("both"))
-    context = predictor.fitted.context
-    mine = np.flatnonzero(context.users == predictor.users.index(7))
+    predictor = CFNADE.load(model_of("both"))
+    context = predictor.fitted_.context
+    mine = np.flatnonzero(context.users == predictor.predictor_.users.index(7))
     known = {
         int(context.item_ids[context.items[at]]): float(context.values[at]) for at in mine.tolist()
     }
@@ -426,7 +426,7 @@ def test_every_rating_is_foreseen_from_what_came_before(
     while predicted_ratings(store, limit=None).height < len(rated) and time.monotonic() < limit:
         time.sleep(0.02)
     noted = predicted_ratings(store, limit=None)
-    predictor, items = Predictor.load(user_model), list(rated)
+    predictor, items = CFNADE.load(user_model), list(rated)
     right = [
         float(predictor.predict("anna", item, histories={"anna": dict(list(rated.items())[:n])})[0])
         for n, item in enumerate(items)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.inference.cases import estimator
 
 from cfnade.data.dataset import Interactions
 from cfnade.data.splits import Split, split
@@ -16,7 +17,6 @@ from cfnade.implicit import InteractionModel, interaction_components
 from cfnade.implicit.base import DataShape
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.validation import Question, RankingMetric
-from cfnade.inference.predictor import Predictor
 from cfnade.training import implicit
 from cfnade.training.callbacks import Callback, MessageCallback, Stage
 from cfnade.training.implicit import (
@@ -99,7 +99,7 @@ def test_a_stopped_training_has_a_model_of_what_was_tried(parts: Split) -> None:
     assert sum(map(len, facts["tried"].values())) < sum(map(len, whole["tried"].values()))
     trained = train(parts, TrainingPlan(implicit=PLAN), RunOptions(should_stop=lambda: True))
     assert trained.stopped
-    assert Predictor(trained.model).recommend([1], n=3).height == 3
+    assert estimator(trained.model).recommend([1], n=3).height == 3
     assert np.isfinite(model.scores(InteractionRows.from_ratings(parts.train))).all()
 
 

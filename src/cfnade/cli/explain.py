@@ -33,18 +33,16 @@ def explain(
       cfnade explain model "Blade Runner (1982)" --user 42
       cfnade explain model "Alien (1979)" "Blade Runner (1982)=5" "Heat (1995)=2"
     """
-    from cfnade.cli.user_input import load_predictor, parse_item, parse_user
+    from cfnade.cli.user_input import load_predictor, parse_user
 
     predictor = load_predictor(model)
     known_users, new_user = parse_user(
         predictor, [] if user is None else [user], history, ratings or []
     )
-    frame = predictor.explain(
-        item=parse_item(item, predictor),
-        user=known_users[0] if known_users else None,
-        history=new_user,
-        target=target,
-    )
+    known_user = known_users[0] if known_users else None
+    index = predictor.catalog.parse(item)
+    resolved = predictor.resolve_user(known_user, history=new_user, allow_unknown=False)
+    frame = predictor.explain(resolved, index, target)
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))
     else:

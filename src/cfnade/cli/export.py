@@ -42,10 +42,12 @@ def recommendations(
       cfnade export recommendations model best.parquet -n 50
     """
     from cfnade.cli.user_input import load_predictor, require_writable
+    from cfnade.inference.ranking_options import RankingOptions
 
     require_writable(out)
     predictor = load_predictor(model)
-    _write(predictor.recommend(predictor.users.table.tolist(), n=n), out)
+    ids, users = predictor.resolve_users(predictor.users.table)
+    _write(predictor.recommend(users, RankingOptions(n=n)).to_frame(ids), out)
 
 
 @app.command(cls=Command)

@@ -63,13 +63,13 @@ def predict(
 
     require_writable(out)
     predictor, table = load_predictor(model), Table(pairs)
-    predictions = predictor.predict_frame(
-        [predictor.users.typed(text) for text in table.column("user")],
-        [predictor.items.typed(text) for text in table.column("item")],
+    predictions = predictor.predict(
+        [predictor.users.parse(text) for text in table.column("user")],
+        [predictor.items.parse(text) for text in table.column("item")],
         new_items=parse_new_items(predictor, new_items),
         timestamp=_timestamps(predictor, table, timestamp),
         unknown=unknown or "mean",
-    )
+    ).to_frame()
     if unknown is None:
         _report_unknown(predictions)
     if out is None:

@@ -42,11 +42,13 @@ def recommend(
       cfnade recommend model --user 42 --balance 0.8 --genre Comedy --diversity 0.3
     """
     from cfnade.cli.user_input import load_predictor, parse_user
+    from cfnade.inference.ranking_options import RankingOptions
 
     predictor = load_predictor(model)
     ranking = ranking_arguments(ranking_options, predictor)
     users, new_user = parse_user(predictor, user or [], history, ratings or [])
-    frame = predictor.recommend(users, history=new_user, n=n, **ranking)
+    ids, resolved = predictor.resolve_users(users, history=new_user)
+    frame = predictor.recommend(resolved, RankingOptions(n=n, **ranking)).to_frame(ids)
     _report_unknown(users or [], predictor)
     least = ranking.get("min_ratings")
     _report_hidden(frame, predictor.default_min_ratings if least is None else least)

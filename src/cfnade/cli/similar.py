@@ -21,10 +21,10 @@ def similar(
       cfnade similar model "Blade Runner (1982)"
       cfnade similar model 541 -n 20 --json
     """
-    from cfnade.cli.user_input import load_predictor, parse_item
+    from cfnade.cli.user_input import load_predictor
 
     predictor = load_predictor(model)
-    frame = predictor.similar_items(parse_item(item, predictor), n=n)
+    frame = predictor.similar_items(predictor.catalog.parse(item), n)
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))
     else:

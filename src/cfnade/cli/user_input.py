@@ -125,7 +125,7 @@ def parse_times(texts: list[str], locate: Callable[[int], str]) -> npt.NDArray[n
 
 def parse_item(text: str, predictor: Predictor) -> Any:
     """Return the id of an item that is given by id or title."""
-    return predictor.items.raw(predictor.catalog.typed(text))
+    return predictor.items.raw(predictor.catalog.parse(text))
 
 
 # -- users and histories --------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def parse_user(
     if (history is None) == (not users):
         ratings = "ITEM" if predictor.fitted.context.implicit else "ITEM=RATING"
         raise PredictionError(f"give one user: --user ID, --history FILE, or {ratings}")
-    return [predictor.users.typed(text) for text in users] or None, history
+    return [predictor.users.parse(text) for text in users] or None, history
 
 
 def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> UserHistory | None:
@@ -153,7 +153,7 @@ def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> 
     items = [parse_item(text, predictor) for text in texts]
     if predictor.fitted.context.implicit:  # a column of ratings is ignored
         items += [_parse_interaction(text, predictor) for text in typed]
-        return predictor.person([*dict.fromkeys(items)])
+        return predictor.parse_history([*dict.fromkeys(items)])
     ratings = [] if table is None else table.ratings()
     for entry in typed:
         text, _, rating = entry.rpartition("=")
@@ -166,7 +166,7 @@ def parse_history(predictor: Predictor, file: Path | None, typed: list[str]) -> 
         items.append(parse_item(text, predictor))
         ratings.append(number)
     try:
-        return predictor.person(list(zip(items, ratings, strict=True)))
+        return predictor.parse_history(list(zip(items, ratings, strict=True)))
     except HistoryError as error:
         n_rows = len(texts)
         if table is None or error.index >= n_rows:
@@ -193,8 +193,8 @@ def parse_new_items(predictor: Predictor, file: Path | None) -> dict[Any, list[A
     table, ratings_by_item = Table(file), dict[Any, list[Any]]()
     columns = table.column("user"), table.column("item"), table.ratings()
     for user, item, rating in zip(*columns, strict=True):
-        ratings = ratings_by_item.setdefault(predictor.items.typed(item), [])
-        ratings.append((predictor.users.typed(user), rating))
+        ratings = ratings_by_item.setdefault(predictor.items.parse(item), [])
+        ratings.append((predictor.users.parse(user), rating))
     if not ratings_by_item:
         raise PredictionError(f"{file}: has no ratings of new items; give at least one")
     return ratings_by_item

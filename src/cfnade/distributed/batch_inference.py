@@ -28,6 +28,7 @@ from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import IdIndex
 from cfnade.inference.histories import UserHistory, parse_history
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankingOptions
 from cfnade.inference.results import probability_names
 from cfnade.inference.scorer import FEW_PAIRS
 from cfnade.utils.validation import check_choice
@@ -126,9 +127,13 @@ class BatchPredictor:
 def _recommend(predictor: Predictor, frame: pl.DataFrame, options: Any) -> pl.DataFrame:
     users = _column(frame, "user")
     if HISTORY[0] in frame.columns:
-        lists = predictor.lists_of(people=_parse_histories(frame, predictor), **options)
+        histories = dict(enumerate(_parse_histories(frame, predictor)))
+        _, entities = predictor.resolve_users(histories=histories)
     else:
-        lists = predictor.lists_of(_raw_ids(users, predictor.users), **options)
+        _, entities = predictor.resolve_users(_raw_ids(users, predictor.users))
+    top = predictor.recommend(entities, RankingOptions.from_dict(options), equal_batches=True)
+    lists = top.to_frame(np.arange(len(top.n_user_ratings)))
+    lists = lists.filter(pl.col("user") < len(users))  # a batch is filled up with the last user
     return lists.with_columns(users.gather(lists["user"]))
 
 
@@ -146,7 +151,7 @@ def _predict_pairs(predictor: Predictor, frame: pl.DataFrame) -> pl.DataFrame:
     if predictor.fitted.needs_times:
         arguments["timestamp"] = _numbers(frame, "time")[rows]
     item_ids = _raw_ids(_column(frame, "item").gather(rows), predictor.items)
-    predictions = predictor.predict_frame(user_ids, item_ids, **arguments)
+    predictions = predictor.predict(user_ids, item_ids, **arguments).to_frame()
     return predictions.head(count).with_columns(users)
 
 
@@ -205,7 +210,7 @@ def _raw_ids(values: pl.Series, ids: IdIndex) -> Any:
     if is_wrong.any():
         raise PredictionError(
             f"row {is_wrong.arg_max()}: {values.name} {values.filter(is_wrong)[0]!r}: the "
-            f"{ids.side} ids of this model are whole numbers"
+            f"{ids.axis} ids of this model are whole numbers"
         )
     return integers.to_numpy()
 

@@ -30,6 +30,7 @@ from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Query
+from cfnade.inference.ranking_options import RankingOptions
 from cfnade.inference.scorer import Scorer
 from cfnade.utils.text import option
 from cfnade.utils.validation import check_scalar
@@ -116,7 +117,7 @@ def evaluate(
     raw = scorer.probabilities(users, items, test.times)  # (n, K)
     calibrated = Calibrator(fitted).apply(raw, Query.of_pairs(fitted.context, users, items))
     if cold_start_rating is not None:
-        user, item = scorer.unknown(users, items)
+        user, item = _without_ratings(scorer, users, items)
         certain = _certain(cold_start_rating, fitted.context.scale)
         raw, calibrated = raw.copy(), calibrated.copy()
         raw[user | item] = calibrated[user | item] = certain
@@ -132,8 +133,8 @@ def evaluate(
         rps=rating_metrics.rps(calibrated, test.levels, scale),
         rps_raw=rating_metrics.rps(raw, test.levels, scale),
         **_count_unseen(scorer, test, users, items),
-        by_user=tuple(_buckets(scorer.known_of("user", users), squares)),
-        by_item=tuple(_buckets(scorer.known_of("item", items), squares)),
+        by_user=tuple(_buckets(scorer.rating_counts("user", users), squares)),
+        by_item=tuple(_buckets(scorer.rating_counts("item", items), squares)),
     )
 
 
@@ -188,7 +189,7 @@ def _match_ids(axis: str, ids: npt.NDArray[Any], model_ids: npt.NDArray[Any]) ->
 
 
 def _require_held_out(scorer: Scorer, test: Dataset, users: IntArray, items: IntArray) -> None:
-    leaked = np.flatnonzero(scorer.known_levels(users, items) >= 0)
+    leaked = np.flatnonzero(Query.of_pairs(scorer.fitted.context, users, items).user_levels >= 0)
     if len(leaked):
         first, again = leaked[0], option("exclude_seen", False)
         raise PredictionError(
@@ -203,12 +204,19 @@ def _count_unseen(
     scorer: Scorer, test: Dataset, users: IntArray, items: IntArray
 ) -> dict[str, int]:
     """Count the test's users, items and ratings of which the model has no ratings."""
-    user, item = scorer.unknown(users, items)
+    user, item = _without_ratings(scorer, users, items)
     return {
         "unseen_users": len(np.unique(test.users[user])),
         "unseen_items": len(np.unique(test.items[item])),
         "unseen_ratings": int((user | item).sum()),
     }
+
+
+def _without_ratings(
+    scorer: Scorer, users: IntArray, items: IntArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return the pairs whose user, and whose item, has no rating in the model, both (n,)."""
+    return scorer.rating_counts("user", users) == 0, scorer.rating_counts("item", items) == 0
 
 
 def _buckets(n_ratings: IntArray, squares: FloatArray) -> Iterator[Bucket]:
@@ -355,11 +363,11 @@ def _top_items(
     predictor: Predictor, ids: Any, n: int, exclude_seen: bool
 ) -> tuple[IntArray, FloatArray]:
     """Return the indices and scores of the n best items of each user, both (users, n)."""
-    frame = predictor.recommend(ids, n=n, exclude_seen=exclude_seen)
-    cells = np.searchsorted(ids, frame["user"].to_numpy()), frame["rank"].to_numpy() - 1
+    _, users = predictor.resolve_users(ids)
+    top = predictor.recommend(users, RankingOptions(n=n, exclude_seen=exclude_seen))
+    rank = np.arange(len(top.user)) - np.searchsorted(top.user, top.user)
     items, scores = np.full((len(ids), n), -1), np.full((len(ids), n), np.nan)
-    items[cells] = predictor.items.indices(frame["item"].to_numpy())
-    scores[cells] = frame["score"].to_numpy()
+    items[top.user, rank], scores[top.user, rank] = top.items, top.scores
     return items, scores
 
 

@@ -1,7 +1,7 @@
-"""The items of a model, by id and by title: one rule says which item a text means.
+"""Catalog: raw ids and titles of items, and raw ids of users, as indices.
 
-It is the item with this very id; else with this title or name; else the one that a title from
-elsewhere is sure to mean; else, as a guess, the one whose title the text is a part of.
+A text means the item with this id; else the item with this title or name; else the item that a
+title from another data set certainly means; else the only item whose title contains the text.
 """
 
 from __future__ import annotations
@@ -13,243 +13,249 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade._typing import IntArray
 from cfnade.data.dataset import Dataset, match_ids
 from cfnade.exceptions import PredictionError
-from cfnade.inference.titles import TitleMatch, TitleSearch, words_of
+from cfnade.inference.titles import TitleMatch, TitleSearch, split_words
 from cfnade.utils.caching import locked_cached_property
 from cfnade.utils.text import count_of
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
-_SHOWN = 5  # titles in an error
-_LOOKED_AT = 100  # ids, to tell titles from codes
+_MAX_TITLES = 5  # in an error message
+_MAX_ID_LENGTH = 40  # in an error message
+_SAMPLE = 100  # ids that are checked for spaces
 
 
 def titles_of(ratings: Dataset) -> npt.NDArray[Any] | None:
-    """Titles by item, "" for one without. Where there are none, ids with spaces are titles.
+    """Return the title of each item, "" for none. Without titles, ids with spaces are titles.
 
-    Codes such as "B000A3XY1C" have no spaces: an unknown one must not be taken for one like it.
+    Codes such as "B000A3XY1C" have no spaces: an unknown code must not be taken for a similar one.
     """
     ids = ratings.item_ids
     if ratings.titles is not None or ids.dtype != object:
         return ratings.titles
-    return ids if any(" " in text for text in ids[:_LOOKED_AT].tolist()) else None
+    return ids if any(" " in text for text in ids[:_SAMPLE].tolist()) else None
 
 
 class Catalog:
-    """Looks items up; the indices over titles are made when first needed."""
+    """Looks up items by id or title; indexes over titles are built when they are first needed."""
 
-    def __init__(self, ids: IdIndex, ratings: Dataset, counts: Callable[[], IntArray]) -> None:
+    def __init__(self, ids: IdIndex, ratings: Dataset, n_ratings: Callable[[], IntArray]) -> None:
         self.ids = ids
         self.titles = titles_of(ratings)
-        """By item; None if the model knows no titles."""
-        self._guesses = ratings.titles is not None
-        self._counts = counts
+        """Title of each item; None if the model has no titles."""
+        self._allows_parts = ratings.titles is not None
+        self._n_ratings = n_ratings
 
-    # -- one item that is meant ---------------------------------------------------------------
+    # -- one item -----------------------------------------------------------------------------
 
     def index(self, item: Any) -> int:
-        """The index of an item given by raw id or title, -1 for an unknown id.
+        """Return the index of an item by raw id or title, -1 for an unknown id.
 
-        A title that fits no item, or several, is an error that lists the nearest. Where ids are
-        texts, one that fits no item is an unknown id; where they are the titles themselves nothing
-        is guessed, for part of a title may be the whole title of an item not known.
+        A title that fits no item, or several, raises an error with the closest titles. If ids are
+        strings, a text that fits no item is an unknown id. If ids are titles themselves, a part of
+        a title does not suffice: it may be the whole title of an unknown item.
         """
         if not isinstance(item, str) or self.titles is None:
             return self.ids.index(item)
         is_number = item.strip().lstrip("+-").isdecimal()
-        if is_number and not self.ids.are_texts and not self._matches.items_named(item):
-            return self.ids.index(item)  # an id in the wrong type, which is said
-        items = self._surely(item) or (self._containing(item) if self._guesses else [])
-        return -1 if self.ids.are_texts and not items else self._only(items, item)
+        if is_number and not self.ids.are_texts and not self._title_match.items_named(item):
+            return self.ids.index(item)  # raises: an id of the wrong type
+        items = self._exact_matches(item)
+        if not items and self._allows_parts:
+            items = self._items_containing(item)
+        return -1 if self.ids.are_texts and not items else self._single_item(items, item)
 
-    def known(self, item: Any) -> int:
-        """The same, but there must be an item: none is an error that lists the nearest."""
+    def require_index(self, item: Any) -> int:
+        """Return the index of an item by raw id or title; raise an error if it is unknown."""
         index = self.index(item)
         if index < 0:
-            hint = self._nearest(item) if isinstance(item, str) and self.titles is not None else ""
+            hint = self._hint(item) if isinstance(item, str) and self.titles is not None else ""
             raise PredictionError(f"item {item!r} is unknown to the model{hint}")
         return index
 
     def indices(self, items: Any) -> IntArray:
-        """The same as `index` for many. Returns (n,)."""
+        """Return the index of each item by raw id or title, -1 for an unknown id. (n,)."""
         if isinstance(items, np.ndarray) or self.titles is None:
             return self.ids.indices(items)
         texts = dict.fromkeys(item for item in items if isinstance(item, str))
         if not texts:
             return self.ids.indices(items)
-        places = {text: self.index(text) for text in texts}
+        by_text = {text: self.index(text) for text in texts}
         return np.array(
-            [places[item] if isinstance(item, str) else self.ids.index(item) for item in items],
+            [by_text[item] if isinstance(item, str) else self.ids.index(item) for item in items],
             np.int64,
         )
 
-    def typed(self, text: str) -> int:
-        """As `index` for what a person types: a number may be an id, and there must be an item."""
+    def parse(self, text: str) -> int:
+        """Return the index of an item that a person typed: an id, also as a number, or a title."""
         if self.ids.are_texts or text.isdecimal():
-            index = self.ids.index(self.ids.typed(text))
+            index = self.ids.index(self.ids.parse(text))
             if index >= 0:
                 return index
         if self.titles is None:
             raise PredictionError(
                 f"{text!r} is not an item id, and this model knows no titles; give an id"
             )
-        return self._only(self._surely(text) or self._containing(text), text)
+        return self._single_item(self._exact_matches(text) or self._items_containing(text), text)
 
     def certain(self, item: int | str) -> int | None:
-        """The index of the one item that an id or a title is sure to mean: no guess, no error."""
+        """Return the index of the only item that an id or a title certainly means, or None."""
         if isinstance(item, str) and self.titles is not None:
-            items = self._surely(item)
+            items = self._exact_matches(item)
             return items[0] if len(items) == 1 else None
         if isinstance(item, str) != self.ids.are_texts:
             return None
         index = self.ids.index(item)
         return None if index < 0 else index
 
-    def _surely(self, text: str) -> list[int]:
-        """Items of this id, title or name; several of them are for the caller to tell apart."""
+    def _exact_matches(self, text: str) -> list[int]:
+        """Return the items with this id, title or name, or the one that matches it."""
         if self.ids.are_texts and (index := self.ids.index(text)) >= 0:
             return [index]
-        same = self._folded.get(text.strip().casefold()) or self._matches.items_named(text)
+        same = self._by_folded_title.get(text.strip().casefold())
+        same = same or self._title_match.items_named(text)
         if same:
             return same
-        match = self._matches.match(text)
+        match = self._title_match.match(text)
         return [] if match is None else [match]
 
-    def _containing(self, text: str) -> list[int]:
-        words = " ".join(words_of(text))
-        return [item for item, title in enumerate(self._spaced) if words in title] if words else []
+    def _items_containing(self, text: str) -> list[int]:
+        words = " ".join(split_words(text))
+        if not words:
+            return []
+        return [item for item, title in enumerate(self._normalized_titles) if words in title]
 
-    def _only(self, items: list[int], text: str) -> int:
+    def _single_item(self, items: list[int], text: str) -> int:
         if len(items) == 1:
             return items[0]
         if items:
-            best_known = sorted(items, key=lambda item: (-int(self._counts()[item]), item))
-            some = self._listed(best_known[:_SHOWN]) + ("; …" if len(items) > _SHOWN else "")
-            raise PredictionError(f"{text!r} is in {len(items)} titles, say which one: {some}")
+            most_rated = sorted(items, key=lambda item: (-int(self._n_ratings()[item]), item))
+            titles = self._join_titles(most_rated[:_MAX_TITLES])
+            more = "; …" if len(items) > _MAX_TITLES else ""
+            raise PredictionError(
+                f"{text!r} is in {len(items)} titles, say which one: {titles}{more}"
+            )
         raise PredictionError(
-            f"{text!r} is neither an item id nor part of a title{self._nearest(text)}"
+            f"{text!r} is neither an item id nor part of a title{self._hint(text)}"
         )
 
-    def _nearest(self, text: str) -> str:
-        """A hint for the end of an error."""
-        near = self.search(text, _SHOWN)[0].tolist()
-        return f"; did you mean: {self._listed(near)}" if near else ""
+    def _hint(self, text: str) -> str:
+        """Return the closest titles, for the end of an error message."""
+        closest = self.search(text, _MAX_TITLES)[0].tolist()
+        return f"; did you mean: {self._join_titles(closest)}" if closest else ""
 
-    def _listed(self, items: list[int]) -> str:
+    def _join_titles(self, items: list[int]) -> str:
         assert self.titles is not None
         return "; ".join(str(self.titles[item]) for item in items)
 
-    # -- many that may be ---------------------------------------------------------------------
+    # -- titles -------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int) -> tuple[IntArray, FloatArray]:
-        """Items whose titles are nearest, nearest first, and how far each is. Both (≤ limit,)."""
-        return self._index.search(text, limit)
+        """Return the items with the closest titles, and their distances, both (≤ limit,)."""
+        return self._title_search.search(text, limit)
 
     def match(self, title: str, year: int | None = None) -> int | None:
-        """The item that a title from elsewhere means, or None if that is not certain."""
-        return None if self.titles is None else self._matches.match(title, year)
+        """Return the item that a title from another data set means; None if it is not certain."""
+        return None if self.titles is None else self._title_match.match(title, year)
 
     @locked_cached_property
-    def _index(self) -> TitleSearch:
+    def _title_search(self) -> TitleSearch:
         if self.titles is None:
             raise PredictionError("this model knows no titles, so none can be searched; use ids")
-        return TitleSearch([str(title) for title in self.titles], self._counts())
+        return TitleSearch([str(title) for title in self.titles], self._n_ratings())
 
     @locked_cached_property
-    def _matches(self) -> TitleMatch:
-        return TitleMatch(self._index.parsed)
+    def _title_match(self) -> TitleMatch:
+        return TitleMatch(self._title_search.parsed)
 
     @locked_cached_property
-    def _folded(self) -> dict[str, list[int]]:
+    def _by_folded_title(self) -> dict[str, list[int]]:
         assert self.titles is not None
-        folded: dict[str, list[int]] = {}
+        items: dict[str, list[int]] = {}
         for item, title in enumerate(self.titles):
             if title:
-                folded.setdefault(str(title).strip().casefold(), []).append(item)
-        return folded
+                items.setdefault(str(title).strip().casefold(), []).append(item)
+        return items
 
     @locked_cached_property
-    def _spaced(self) -> list[str]:
+    def _normalized_titles(self) -> list[str]:
         assert self.titles is not None
-        return [" ".join(words_of(str(title))) for title in self.titles]
+        return [" ".join(split_words(str(title))) for title in self.titles]
 
 
 # -- ids ---------------------------------------------------------------------------------------
 
 
-_LEAST, _MOST = -(2**63), 2**63 - 1  # ids are kept in 64 bits
-_SHOWN_LETTERS = 40  # letters of what was typed, in an error
-
-
 class IdIndex:
-    """The id table of one side of the data."""
+    """The raw ids of users or items in the order of their indices."""
 
-    def __init__(self, side: str, table: npt.NDArray[Any]) -> None:
-        self.side = side
+    def __init__(self, axis: str, table: npt.NDArray[Any]) -> None:
+        self.axis = axis
         self.table = table
         self.are_texts = table.dtype == object
 
     def indices(self, raw: Any) -> IntArray:
-        """The index of each raw id, -1 for one that is unknown. Returns (n,)."""
+        """Return the index of each raw id, -1 for an unknown one, (n,)."""
         if isinstance(raw, np.ndarray) and raw.ndim == 1 and raw.dtype.kind in "iu":
-            return self._integers(raw)
+            return self._integer_indices(raw)
         if set(map(type, raw)) == {str if self.are_texts else int}:
-            places = self._places
-            return np.array([places.get(one, -1) for one in raw], np.int64)
-        return np.array([self.index(one) for one in raw], np.int64)
+            by_id = self._by_id
+            return np.array([by_id.get(raw_id, -1) for raw_id in raw], np.int64)
+        return np.array([self.index(raw_id) for raw_id in raw], np.int64)
 
     def index(self, raw: Any) -> int:
-        """The index of a raw id, -1 if it is unknown."""
-        if self.are_texts:
-            fits = isinstance(raw, str)
-        else:
-            fits = isinstance(raw, Integral) and not isinstance(raw, bool)
-        if not fits and len(self.table):
+        """Return the index of a raw id, -1 if it is unknown."""
+        is_valid = isinstance(raw, str)
+        if not self.are_texts:
+            is_valid = isinstance(raw, Integral) and not isinstance(raw, bool)
+        if not is_valid and len(self.table):
             kind = "texts" if self.are_texts else "integers"
             raise PredictionError(
-                f"{self.side} id {raw!r} is a {type(raw).__name__}; the {self.side} ids of this "
-                f"model are {kind}, such as {self.table[:1].tolist()[0]!r}: convert it"
+                f"{self.axis} id {raw!r} is a {type(raw).__name__}; the {self.axis} ids of this "
+                f"model are {kind}, such as {self.raw(0)!r}: convert it"
             )
-        return self._places.get(raw, -1)
+        return self._by_id.get(raw, -1)
 
     def raw(self, index: int) -> Any:
-        """The raw id at an index, as Python has it."""
+        """Return the raw id at an index, in Python's own type."""
         return self.table[index : index + 1].tolist()[0]
 
-    def typed(self, text: str) -> Any:
-        """A raw id as a person types it, in the type that the table has."""
+    def parse(self, text: str) -> Any:
+        """Return a raw id from text, in the type of the table."""
         if self.are_texts:
             return text
-        shown = repr(text if len(text) <= _SHOWN_LETTERS else text[: _SHOWN_LETTERS - 3] + "…")
+        is_long = len(text) > _MAX_ID_LENGTH
+        shown = repr(text[: _MAX_ID_LENGTH - 3] + "…" if is_long else text)
         try:
             number = int(text)
         except ValueError:
             raise PredictionError(
-                f"{self.side} {shown}: the {self.side} ids of this model are whole numbers"
+                f"{self.axis} {shown}: the {self.axis} ids of this model are whole numbers"
             ) from None
-        if not _LEAST <= number <= _MOST:
+        limits = np.iinfo(np.int64)
+        if not limits.min <= number <= limits.max:
             raise PredictionError(
-                f"{self.side} {shown}: an id is a whole number from {_LEAST} to {_MOST}"
+                f"{self.axis} {shown}: an id is a whole number from {limits.min} to {limits.max}"
             )
         return number
 
     @locked_cached_property
-    def _places(self) -> dict[Any, int]:
-        return {raw: place for place, raw in enumerate(self.table.tolist())}
+    def _by_id(self) -> dict[Any, int]:
+        return {raw: index for index, raw in enumerate(self.table.tolist())}
 
-    def _integers(self, raw: npt.NDArray[Any]) -> IntArray:
+    def _integer_indices(self, raw: npt.NDArray[Any]) -> IntArray:
         if self.are_texts or not len(self.table):
-            return np.array([self.index(one) for one in raw.tolist()], np.int64)
+            return np.array([self.index(raw_id) for raw_id in raw.tolist()], np.int64)
         # An unsigned id beyond int64 is in no table; a cast would wrap it onto another.
         fits = raw <= np.iinfo(np.int64).max
-        asked = np.where(fits, raw, 0).astype(np.int64)
-        return np.where(fits, match_ids(self.table, asked), -1)
+        integers = np.where(fits, raw, 0).astype(np.int64)
+        return np.where(fits, match_ids(self.table, integers), -1)
 
 
-def listed(ids: Any) -> tuple[Any, bool]:
-    """Raw ids as an array or a list, and whether it was a single one."""
+def as_ids(ids: Any) -> tuple[Any, bool]:
+    """Return raw ids as an array of integers or a list, and whether a single id was given."""
     if np.isscalar(ids):
         return [ids], True
     if isinstance(ids, np.ndarray):
@@ -264,16 +270,16 @@ def listed(ids: Any) -> tuple[Any, bool]:
     raise PredictionError(f"ids are given as a {type(ids).__name__}; give one id or a list")
 
 
-def paired(users: Any, items: Any) -> tuple[Any, Any]:
-    """Equally many users and items; a single one on either side goes with all of the other."""
-    (left, one_user), (right, one_item) = listed(users), listed(items)
+def pair_ids(users: Any, items: Any) -> tuple[Any, Any]:
+    """Return as many users as items; a single one is repeated."""
+    (user_ids, one_user), (item_ids, one_item) = as_ids(users), as_ids(items)
     if one_user and not one_item:
-        left = list(left) * len(right)
+        user_ids = list(user_ids) * len(item_ids)
     elif one_item and not one_user:
-        right = list(right) * len(left)
-    if len(left) != len(right):
+        item_ids = list(item_ids) * len(user_ids)
+    if len(user_ids) != len(item_ids):
         raise PredictionError(
-            f"{count_of(len(left), 'user')} and {count_of(len(right), 'item')} were given; a "
-            "question is one of each, so give equally many, or a single one on either side"
+            f"{count_of(len(user_ids), 'user')} and {count_of(len(item_ids), 'item')} were given; "
+            "give equally many, or a single one of either"
         )
-    return left, right
+    return user_ids, item_ids

@@ -1,9 +1,11 @@
-"""A basis for columns without weights: the mean of trained columns, and a few directions.
+"""Bases for columns without weights: the mean of the trained columns, and principal directions.
 
-In these directions the weights of trained columns differ most: a prior for those of a new column.
+The weights of trained columns differ most along these directions, so their variances there are the
+prior of a new column. Weights that multiply a row's state are measured by their effect on scores:
+the squared distance of two columns is the mean square, over states, of the difference between their
+steps from level to level.
 
-Weights that multiply a row's state count by what they do to scores of rows as they come, so that
-the distance of two columns is the mean square of the difference of their steps between levels.
+Shapes: n pairs, M columns, K levels, D directions, S width of states.
 """
 
 from __future__ import annotations
@@ -18,61 +20,58 @@ from cfnade.components.row_states import RowStates, leaves_out
 from cfnade.kernels import scoring
 from cfnade.utils.caching import locked_cached_property
 
-MOST = 24
-SHARE = 0.95
-"""So many directions, or those that explain this share of the variance if they are fewer."""
+MAX_DIRECTIONS = 24
+EXPLAINED = 0.95
+"""Fraction of the variance at which fewer directions suffice."""
 
-COLUMNS = 3_072
-"""Of more columns, so many are looked at."""
+MAX_COLUMNS, MAX_ROWS = 3_072, 2_048
+"""Trained columns, and rows with states, that directions are computed from; of more, a sample."""
 
-SAMPLE = 2_048
-"""Of more rows, so many say how states are spread."""
+MAX_CACHED_ROWS = 1 << 15
+"""Features of all rows are cached if there are at most so many."""
 
-KEPT = 1 << 15
-"""Features of so many rows are kept once they are computed."""
+FEW_ROWS = 16
+"""Features of so few rows are computed for these rows alone."""
 
-FEW = 16
-"""Rows of so few users are read by themselves."""
-
-_SPARE, _SWEEPS = 10, 4  # of the search for the directions
+_OVERSAMPLING, _ITERATIONS = 10, 4  # of the randomized search for directions
 
 
 class ColumnBasis:
-    """Scores by the mean column and by each direction, for rows of a component: features.
+    """Features of a component's rows: scores of the mean column, and along each direction.
 
-    The column of a pair only says which rating is left out.
+    The column of a pair matters only for the rating that it leaves out.
     """
 
-    def __init__(self, states: RowStates, found: Directions) -> None:
-        self._states, self.variances = states, found.variances
-        self._shape = found.bias.shape
-        self._table = found.table.reshape(-1, found.table.shape[2])
-        self._bias = found.bias.reshape(-1)
+    def __init__(self, states: RowStates, directions: Directions) -> None:
+        self._states, self.variances = states, directions.variances
+        self._shape = directions.bias.shape
+        self._table = directions.table.reshape(-1, directions.table.shape[2])
+        self._bias = directions.bias.reshape(-1)
 
     def features(self, pairs: Pairs) -> Array:
         """Return the features of pairs, (n, K, 1 + D)."""
-        if self._reads_all(pairs):
-            features = self._every[pairs.row]
+        if self._uses_all_rows(pairs):
+            features = self._all_features[pairs.row]
             held = np.flatnonzero(leaves_out(pairs))
             if len(held):
-                features[held] = self._of(self._states.reduced_states(pairs.take(held)))
+                features[held] = self._state_features(self._states.reduced_states(pairs.take(held)))
             return features
         out = np.empty((len(pairs.row), *self._shape), self._bias.dtype)
-        for places, states, which in self._states.pair_states(pairs):
-            out[places] = self._of(states)[which]
+        for places, states, numbers in self._states.pair_states(pairs):
+            out[places] = self._state_features(states)[numbers]
         return out
 
-    def _reads_all(self, pairs: Pairs) -> bool:
+    def _uses_all_rows(self, pairs: Pairs) -> bool:
         rows = self._states.rows
-        if pairs.rows is not rows or len(rows) > KEPT:
+        if pairs.rows is not rows or len(rows) > MAX_CACHED_ROWS:
             return False
-        return self._states.reads_all(pairs) or len(np.unique(pairs.row)) > FEW
+        return self._states.reads_all(pairs) or len(np.unique(pairs.row)) > FEW_ROWS
 
     @locked_cached_property
-    def _every(self) -> Array:
-        return self._of(self._states.states_of(np.arange(len(self._states.rows))))
+    def _all_features(self) -> Array:
+        return self._state_features(self._states.states_of(np.arange(len(self._states.rows))))
 
-    def _of(self, states: Array) -> Array:
+    def _state_features(self, states: Array) -> Array:
         return scoring.affine(states, self._table, self._bias).reshape(-1, *self._shape)
 
 
@@ -84,7 +83,7 @@ def column_basis(
     Args:
         scorer: The component's scores.
         counts: Training ratings of each column, (M,).
-        mean_only: Find no directions, which is quick and enough where no rating is known.
+        mean_only: Find no directions, which is fast and enough without known ratings.
     """
     folded = scorer.fold_in_output()
     if folded is None:
@@ -93,130 +92,145 @@ def column_basis(
     if mean_only:
         mean = mean_column(table, bias, counts, shared=shared)
         return None if mean is None else ColumnBasis(states, mean)
-    ratings = states.rows.counts()
-    rated = np.flatnonzero(ratings)
-    rated = rated[:: max(1, -(-len(rated) // SAMPLE))]
-    if not len(rated):
+    n_ratings = states.rows.counts()
+    rows = _sample(np.flatnonzero(n_ratings), MAX_ROWS)
+    if not len(rows):
         return None
-    spread = gram(states.states_of(rated), ratings[rated])
-    found = directions(table, bias, counts, spread, shared=shared)
-    return None if found is None else ColumnBasis(states, found)
+    metric = gram(states.states_of(rows), n_ratings[rows])
+    directions = principal_directions(table, bias, counts, metric, shared=shared)
+    return None if directions is None else ColumnBasis(states, directions)
 
 
 class Directions(NamedTuple):
-    """The mean column, then those directions, as columns of an output table that adds no levels."""
+    """The mean column, then the directions, as columns of an output table."""
 
-    table: Array  # (K, 1 + D, width)
+    table: Array  # (K, 1 + D, S)
     bias: Array  # (K, 1 + D)
     variances: Array  # (D,)
 
 
-def gram(states: Array, ratings: IntArray) -> Array:
-    """The mean of h·hᵀ over states (n, width), a row counting as often as it was rated."""
+def gram(states: Array, n_ratings: IntArray) -> Array:
+    """Return the mean of h·hᵀ over states (n, S), weighted by the ratings of each row."""
     exact = states.astype(np.float64)
-    return np.asarray((exact * (ratings / ratings.sum())[:, None]).T @ exact)
+    return np.asarray((exact * (n_ratings / n_ratings.sum())[:, None]).T @ exact)
 
 
-def directions(
+def principal_directions(
     table: Array, bias: Array, counts: IntArray, metric: Array, *, shared: bool
 ) -> Directions | None:
-    """From an output table (M, K, width), its bias (M, K) and the columns' training ratings (M,).
+    """Return the directions; None if fewer than two columns are trained, or all are equal.
 
-    None if all trained columns say the same, or fewer than two were trained.
+    Args:
+        table: Output weights, (M, K, S).
+        bias: Output biases, (M, K).
+        counts: Training ratings of each column, (M,).
+        metric: Mean of h·hᵀ over states, (S, S).
+        shared: Whether the weights of a level are added to those of the levels below.
     """
-    columns, weights = _looked_at(counts)
+    columns, weights = _sample_columns(counts)
     if len(columns) < 2:
         return None
-    steps, first = _steps(table[columns], shared), _steps(bias[columns], shared)
-    mean, offset = (_weighted_mean(part, weights) for part in (steps, first))
-    if _alike(steps, mean) and _alike(first, offset):
+    steps, bias_steps = _steps(table[columns], shared), _steps(bias[columns], shared)
+    mean, bias_mean = (_weighted_mean(part, weights) for part in (steps, bias_steps))
+    if _are_equal(steps, mean) and _are_equal(bias_steps, bias_mean):
         return None
     size = np.sqrt(weights / weights.mean()).astype(table.dtype)
-    steps, first = (steps - mean) * size[:, None, None], (first - offset) * size[:, None]
-    flat = steps.reshape(-1, len(metric)) @ _root(metric, table)  # one product, not n of them
-    measured = np.concatenate([flat.reshape(len(steps), -1), first], 1)
-    left, lengths = _leading(measured)  # (n, D), (D,)
-    shares = (left / lengths).astype(table.dtype)
-    rows = np.concatenate([mean[None], np.tensordot(shares.T, steps, 1)])  # (1+D, K-1, width)
-    biases = np.concatenate([offset[None], shares.T @ first])
+    steps, bias_steps = (
+        (steps - mean) * size[:, None, None],
+        (bias_steps - bias_mean) * size[:, None],
+    )
+    measured = steps.reshape(-1, len(metric)) @ _square_root(metric, table)
+    measured = np.concatenate([measured.reshape(len(steps), -1), bias_steps], 1)
+    vectors, lengths = _leading_singular_vectors(measured)  # (n, D), (D,)
+    scaled = (vectors / lengths).astype(table.dtype)
+    rows = np.concatenate([mean[None], np.tensordot(scaled.T, steps, 1)])  # (1+D, K-1, S)
+    biases = np.concatenate([bias_mean[None], scaled.T @ bias_steps])
     return Directions(
-        _cumulated(rows).astype(table.dtype),
-        _cumulated(biases).astype(table.dtype),
+        _add_steps(rows).astype(table.dtype),
+        _add_steps(biases).astype(table.dtype),
         np.square(lengths) / len(columns),
     )
 
 
 def mean_column(table: Array, bias: Array, counts: IntArray, *, shared: bool) -> Directions | None:
-    """The mean column alone, as `directions` has it; None where that finds none."""
-    columns, weights = _looked_at(counts)
+    """Return the mean column without directions; None if fewer than two columns are trained."""
+    columns, weights = _sample_columns(counts)
     if len(columns) < 2:
         return None
     parts = (_steps(part[columns], shared) for part in (table, bias))
-    mean, offset = (_cumulated(_weighted_mean(part, weights)[None]) for part in parts)
-    return Directions(mean.astype(table.dtype), offset.astype(table.dtype), np.empty(0))
+    mean, bias_mean = (_add_steps(_weighted_mean(part, weights)[None]) for part in parts)
+    return Directions(mean.astype(table.dtype), bias_mean.astype(table.dtype), np.empty(0))
 
 
-def _looked_at(counts: IntArray) -> tuple[IntArray, Array]:
-    """Some of the trained columns, and what each counts."""
-    columns = np.flatnonzero(counts)
-    columns = columns[:: max(1, -(-len(columns) // COLUMNS))]
+def _sample(indices: IntArray, limit: int) -> IntArray:
+    """Return at most `limit` indices at even distances."""
+    return indices[:: max(1, -(-len(indices) // limit))]
+
+
+def _sample_columns(counts: IntArray) -> tuple[IntArray, Array]:
+    """Return trained columns, and their weights: less for columns with few ratings."""
+    columns = _sample(np.flatnonzero(counts), MAX_COLUMNS)
     return columns, counts[columns] / (counts[columns] + THIN)
 
 
 def _steps(levels: Array, shared: bool) -> Array:
-    """What each level adds to the one below, (n, K - 1, …): the lowest is nothing to a softmax."""
+    """Return what each level adds to the one below, (n, K - 1, …)."""
     return levels[:, 1:] if shared else np.diff(levels, axis=1)
 
 
-def _cumulated(steps: Array) -> Array:
-    """Scores of levels from steps (1 + D, K - 1, …). Returns (K, 1 + D, …)."""
-    whole = np.concatenate([np.zeros_like(steps[:, :1]), steps.cumsum(1)], axis=1)
-    return np.ascontiguousarray(whole.swapaxes(0, 1))
+def _add_steps(steps: Array) -> Array:
+    """Return the scores of levels from steps (1 + D, K - 1, …): (K, 1 + D, …)."""
+    levels = np.concatenate([np.zeros_like(steps[:, :1]), steps.cumsum(1)], axis=1)
+    return np.ascontiguousarray(levels.swapaxes(0, 1))
 
 
 def _weighted_mean(values: Array, weights: Array) -> Array:
     return np.asarray(np.tensordot((weights / weights.sum()).astype(values.dtype), values, 1))
 
 
-def _alike(values: Array, mean: Array) -> bool:
-    """Whether all are the mean, but for rounding."""
+def _are_equal(values: Array, mean: Array) -> bool:
+    """Return whether all values equal their mean, up to rounding."""
     return float(np.abs(values - mean).max()) <= 1e-6 * float(np.abs(mean).max())
 
 
-def _root(metric: Array, like: Array) -> Array:
-    """A square root, up to a rotation. Returns (width, width)."""
-    least = 1e-9 * np.trace(metric) + 1e-12
-    return np.linalg.cholesky(metric + least * np.eye(len(metric))).astype(like.dtype)
+def _square_root(metric: Array, like: Array) -> Array:
+    """Return a square root up to a rotation, (S, S), in the type of another array."""
+    jitter = 1e-9 * np.trace(metric) + 1e-12
+    return np.linalg.cholesky(metric + jitter * np.eye(len(metric))).astype(like.dtype)
 
 
-def _leading(rows: Array) -> tuple[Array, Array]:
-    """Left singular vectors (n, D) and singular values (D,) of rows, the largest ones.
+def _leading_singular_vectors(rows: Array) -> tuple[Array, Array]:
+    """Return the left singular vectors (n, D) and singular values (D,), the largest ones.
 
-    By a few sweeps over a random subspace: the whole decomposition would take seconds.
+    Subspace iteration from a random start: a full decomposition would take seconds.
     """
-    width = min(MOST + _SPARE, *rows.shape)
+    width = min(MAX_DIRECTIONS + _OVERSAMPLING, *rows.shape)
     base = np.random.default_rng(0).standard_normal((rows.shape[1], width)).astype(rows.dtype)
-    for _ in range(_SWEEPS):
-        base = rows.T @ (rows @ _orthonormal(base))
-    base = _orthonormal(base)  # (columns of rows, ≤ width)
+    for _ in range(_ITERATIONS):
+        base = rows.T @ (rows @ _orthonormalize(base))
+    base = _orthonormalize(base)  # (columns of rows, ≤ width)
     projected = rows @ base
-    squares, turn = np.linalg.eigh(_squares(projected))
-    left, squares = projected @ turn[:, ::-1], np.maximum(squares[::-1], 0.0)
-    everything = float(np.square(rows).sum())
-    enough = int(np.searchsorted(np.cumsum(squares), SHARE * everything)) + 1
-    kept = min(MOST, enough, int((squares > 1e-9 * everything).sum()))
-    lengths = np.sqrt(squares[:kept])
-    return left[:, :kept] / lengths, lengths
+    squares, rotation = np.linalg.eigh(_products(projected))
+    vectors, squares = projected @ rotation[:, ::-1], np.maximum(squares[::-1], 0.0)
+    total = float(np.square(rows).sum())
+    enough = int(np.searchsorted(np.cumsum(squares), EXPLAINED * total)) + 1
+    n_directions = min(MAX_DIRECTIONS, enough, int((squares > 1e-9 * total).sum()))
+    lengths = np.sqrt(squares[:n_directions])
+    return vectors[:, :n_directions] / lengths, lengths
 
 
-def _orthonormal(columns: Array) -> Array:
-    """A basis of what the columns span. It is products alone: LAPACK's takes ten times as long."""
-    squares, turn = np.linalg.eigh(_squares(columns))
-    some = squares > 1e-12 * squares[-1]
-    return np.asarray(columns @ (turn[:, some] / np.sqrt(squares[some])).astype(columns.dtype))
+def _orthonormalize(columns: Array) -> Array:
+    """Return an orthonormal basis of the columns' span.
+
+    It takes only products; LAPACK's takes ten times as long.
+    """
+    squares, rotation = np.linalg.eigh(_products(columns))
+    keep = squares > 1e-12 * squares[-1]
+    scaled = rotation[:, keep] / np.sqrt(squares[keep])
+    return np.asarray(columns @ scaled.astype(columns.dtype))
 
 
-def _squares(columns: Array) -> Array:
-    """Their products with each other, in double precision."""
+def _products(columns: Array) -> Array:
+    """Return the products of columns with each other, in double precision."""
     exact = columns.astype(np.float64)
     return np.asarray(exact.T @ exact)

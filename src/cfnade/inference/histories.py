@@ -1,10 +1,11 @@
-"""Histories as the model reads them: what a new person said of items, users of a new item."""
+"""Histories: the ratings of new users and of new items, checked and by index."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -18,7 +19,6 @@ from cfnade.data.scale import LevelArray, Scale
 from cfnade.exceptions import PredictionError
 from cfnade.inference.catalog import Catalog, IdIndex
 from cfnade.inference.query import Entities
-from cfnade.utils.text import option
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -27,35 +27,26 @@ _log = logging.getLogger("cfnade")
 
 @dataclass(frozen=True, eq=False)
 class UserHistory:
-    """A history that was read: known items by index, with levels."""
+    """The ratings of a user: known items by index, and levels."""
 
     items: IndexArray  # (c,)
     levels: LevelArray  # (c,)
     unknown: tuple[int, ...] = ()
-    """Positions of entries prefix items are unknown to the model."""
+    """Positions of the entries whose items are unknown to the model."""
     user: int = -1
-    """Index of a known user, prefix weights are used, with these ratings instead of those in the
-    model; -1: a new user."""
+    """Index of a user of the training data, whose weights are used with these ratings in place of
+    those in the model; -1: a new user."""
 
     def __len__(self) -> int:
         return len(self.items)
 
 
-def check_users(users: Any, history: Any, histories: Any = None) -> None:
-    """Check that a question is about known users, a new one, or several new ones."""
-    count = sum(argument is not None for argument in (users, history, histories))
-    if count == 0:
-        raise PredictionError(f"give users, or {option('history')} (or histories=) for new users")
-    if count > 1:
-        raise PredictionError("give either users or a history, not both")
-
-
 History = Mapping[Any, float] | Iterable[tuple[Any, float]] | Iterable[Any] | UserHistory
-"""{raw item id or title: rating in stars}, the same as pairs, or one that was read before; of a
-model without ratings, the items alone."""
+"""{raw item id or title: rating}, the same as pairs, or a parsed history; for a model without
+ratings, the items alone."""
 
 NewItems = Mapping[Any, Any]
-"""{new item's id or name: {user id: rating in stars}}, or pairs in place of the inner mapping."""
+"""{new item's id or name: {user id: rating}}, or pairs in place of the inner mapping."""
 
 
 class HistoryError(PredictionError):
@@ -93,20 +84,23 @@ def parse_history(
     """
     if isinstance(history, UserHistory):
         return history
-    pairs = _interactions(history) if len(scale) == 1 else _pairs(history, "a history is", "item")
-    raws = [raw for raw, _ in pairs]
-    levels = _levels(scale, pairs, "of item")
+    if len(scale) == 1:
+        raws = _interactions(history)
+        levels = np.zeros(len(raws), np.uint8)
+    else:
+        pairs = _pairs(history, "a history is", "item")
+        raws, levels = [raw for raw, _ in pairs], _levels(scale, pairs, "of item")
     indices = _item_indices(raws, catalog) if find_items is None else find_items(raws)
     _check_repeats(raws, indices)
     is_known = indices >= 0
     unknown = np.flatnonzero(~is_known).tolist()
     if unknown and find_items is None:
-        shown = ", ".join(repr(raws[place]) for place in unknown[:5])
+        names = ", ".join(repr(raws[place]) for place in unknown[:5])
         _log.warning(
             "%d of %d items in a history are unknown to the model and were left out: %s",
             len(unknown),
-            len(pairs),
-            shown + (", …" if len(unknown) > 5 else ""),
+            len(raws),
+            names + (", …" if len(unknown) > 5 else ""),
         )
     return UserHistory(indices[is_known].astype(np.int32), levels[is_known], tuple(unknown))
 
@@ -124,30 +118,30 @@ def _item_indices(raws: list[Any], catalog: Catalog) -> IntArray:
 
 
 def user_entities(histories: Sequence[UserHistory], context: Dataset) -> Entities:
-    """Return the users of these histories, as queries have them."""
+    """Return the users with these histories, for queries."""
     ratings = [(history.items, history.levels) for history in histories]
     users, K = [history.user for history in histories], len(context.scale)
     return Entities.of_histories(users, ratings, context.n_items, K)
 
 
 def parse_new_items(
-    new_items: NewItems | None, catalog: Catalog, users: IdIndex, scale: Scale
+    new_items: NewItems, catalog: Catalog, users: IdIndex, scale: Scale
 ) -> dict[Any, Entities]:
     """Check the ratings of new items and look up their users."""
-    if new_items is None:
-        return {}
     if not isinstance(new_items, Mapping):
         raise PredictionError(
-            "new_items is a mapping from new items to what users rated them, such as "
+            "new_items is a mapping from new items to their ratings by users, such as "
             f"{{'A new film': {{user: 4}}}}; got a {type(new_items).__name__}"
         )
     return {
-        name: _read_item(name, ratings, catalog, users, scale)
+        name: _parse_new_item(name, ratings, catalog, users, scale)
         for name, ratings in new_items.items()
     }
 
 
-def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale: Scale) -> Entities:
+def _parse_new_item(
+    name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale: Scale
+) -> Entities:
     if catalog.certain(name) is not None:
         raise PredictionError(
             f"new_items: {name!r} is an item that the model knows; leave it out, or give it "
@@ -164,12 +158,13 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
     if (indices < 0).any():
         raise PredictionError(
             f"new_items: user {raters[int(np.argmin(indices))]!r}, who rated {name!r}, is unknown "
-            "to the model; only ratings by users that it knows can be read"
+            "to the model; only ratings by known users can be used"
         )
     if len(np.unique(indices)) < len(indices):
-        twice = next(user for place, user in enumerate(raters) if user in raters[:place])
+        repeated = next(user for place, user in enumerate(raters) if user in raters[:place])
         raise PredictionError(
-            f"new_items: user {twice!r} rated {name!r} more than once; give one rating of each user"
+            f"new_items: user {repeated!r} rated {name!r} more than once; give one rating of each "
+            "user"
         )
     return Entities.of_histories([-1], [(indices, levels)], len(users.table), len(scale))
 
@@ -177,14 +172,13 @@ def _read_item(name: Any, ratings: Any, catalog: Catalog, users: IdIndex, scale:
 # -- ids and ratings ---------------------------------------------------------------------------
 
 
-def _interactions(history: Any) -> list[tuple[Any, Any]]:
+def _interactions(history: Any) -> list[Any]:
     """Return the items of a history without ratings, given alone or in pairs with anything."""
     if isinstance(history, Mapping):
-        return [(raw, 1.0) for raw in history]
+        return list(history)
     if not isinstance(history, Iterable) or isinstance(history, str | bytes):
-        raise PredictionError(f"a history is a list of items; got {_brief(history)}")
-    entries = list(history)
-    return [(raw[0] if isinstance(raw, tuple | list) and raw else raw, 1.0) for raw in entries]
+        raise PredictionError(f"a history is a list of items; got {_shorten(history)}")
+    return [entry[0] if isinstance(entry, tuple | list) and entry else entry for entry in history]
 
 
 def _pairs(history: Any, subject: str, noun: str) -> list[tuple[Any, Any]]:
@@ -196,7 +190,7 @@ def _pairs(history: Any, subject: str, noun: str) -> list[tuple[Any, Any]]:
         if all(isinstance(entry, tuple | list) and len(entry) == 2 for entry in entries):
             return [(raw, rating) for raw, rating in entries]
     raise PredictionError(
-        f"{subject} a mapping from {noun} ids to ratings, or pairs of them; got {_brief(history)}"
+        f"{subject} a mapping from {noun} ids to ratings, or pairs of them; got {_shorten(history)}"
     )
 
 
@@ -206,11 +200,13 @@ def _levels(scale: Scale, pairs: list[tuple[Any, Any]], prefix: str) -> LevelArr
     if not on_scale.all():
         place = int(np.argmin(on_scale))
         raw, rating = pairs[place]
+        texts = [f"{value:g}" for value in scale.values]
+        allowed = texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]]
         raise HistoryError(
             place,
             "rating",
             f"rating {rating!r} {prefix} {raw!r} is off the model's scale {scale}; allowed are "
-            f"{_allowed(scale)}",
+            f"{', '.join(allowed)}",
         )
     return levels
 
@@ -218,55 +214,45 @@ def _levels(scale: Scale, pairs: list[tuple[Any, Any]], prefix: str) -> LevelArr
 def _numbers(pairs: list[tuple[Any, Any]], prefix: str) -> FloatArray:
     """Return the ratings, which must be finite numbers, (n,)."""
     ratings = [rating for _, rating in pairs]
-    if set(map(type, ratings)) <= {int, float}:
-        try:
+    if set(map(type, ratings)) <= {int, float}:  # as most are: all at once
+        with suppress(OverflowError):
             values = np.array(ratings, np.float64)
-        except OverflowError:
-            values = np.array([math.inf])
-        if np.isfinite(values).all():
-            return values
-    return np.array(
-        [_number(place, f"{prefix} {raw!r}", rating) for place, (raw, rating) in enumerate(pairs)],
-        np.float64,
-    )
-
-
-def _number(place: int, prefix: str, rating: Any) -> float:
-    if not isinstance(rating, bool) and isinstance(rating, Real):
+            if np.isfinite(values).all():
+                return values
+    values = np.empty(len(pairs))
+    for place, (raw, rating) in enumerate(pairs):
         try:
-            value = float(rating)
+            is_number = isinstance(rating, Real) and not isinstance(rating, bool)
+            values[place] = float(rating) if is_number else math.nan
         except OverflowError:
-            value = math.inf
-        if math.isfinite(value):
-            return value
-    raise HistoryError(place, "rating", f"rating {rating!r} {prefix} is not a finite number")
+            values[place] = math.inf
+        if not math.isfinite(values[place]):
+            raise HistoryError(
+                place, "rating", f"rating {rating!r} {prefix} {raw!r} is not a finite number"
+            )
+    return values
 
 
-def _check_repeats(raws: list[Any], indices: npt.NDArray[np.int64]) -> None:
-    """An item must not come twice, be it by id and by title."""
-    places = zip(indices.tolist(), raws, strict=True)
-    items = [(index, raw if index < 0 else None) for index, raw in places]
-    if len(set(items)) == len(items):
+def _check_repeats(raws: list[Any], indices: IntArray) -> None:
+    """Refuse an item that is given twice, also if once by id and once by title."""
+    keys = [
+        index if index >= 0 else (raw,) for index, raw in zip(indices.tolist(), raws, strict=True)
+    ]
+    if len(set(keys)) == len(keys):
         return
     earlier: dict[Any, Any] = {}
-    for place, (item, raw) in enumerate(zip(items, raws, strict=True)):
-        if item in earlier:
-            also = "" if earlier[item] == raw else f", also as {earlier[item]!r}"
+    for place, (key, raw) in enumerate(zip(keys, raws, strict=True)):
+        if key in earlier:
+            also = "" if earlier[key] == raw else f", also as {earlier[key]!r}"
             raise HistoryError(
                 place,
                 "item",
                 f"item {raw!r} is rated more than once in a history{also}; give one rating of each "
                 "item",
             )
-        earlier[item] = raw
+        earlier[key] = raw
 
 
-def _allowed(scale: Scale) -> str:
-    """The ratings of a scale, in an error."""
-    texts = [f"{value:g}" for value in scale.values]
-    return ", ".join(texts if len(texts) <= 12 else [*texts[:3], "…", *texts[-2:]])
-
-
-def _brief(history: Any) -> str:
+def _shorten(history: Any) -> str:
     text = repr(history)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -1,67 +1,72 @@
-"""Predictor: raw ids, titles and histories in, distributions and lists out.
+"""Predictor: raw ids, titles and histories in, arrays out. The estimator and the service use it.
 
-Probabilities are calibrated, which keeps their mean. A rating that is known is predicted from the
-other ratings, never from itself. What the model has never met follows the rule of unseen.py; the
-columns n_user_ratings and n_item_ratings, 0 there, tell.
-A Predictor does not change, apart from what it computes once and keeps, under a lock: any number of
-threads may ask the same one. Questions about a few people run serially on the thread that asks.
+Probabilities are calibrated, which keeps their mean. A known rating is predicted from the other
+ratings, never from itself. For unknown users and items, predictions are means (baseline.py), and
+n_user_ratings and n_item_ratings are 0.
+
+A Predictor does not change, apart from what it computes once and caches under a lock: any number of
+threads may use it. Queries about few users run serially on the calling thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from annotated_types import Ge
 
+from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
 from cfnade.checkpoint import load
 from cfnade.checkpoint.validate import validate_model
 from cfnade.exceptions import ModelError, PredictionError
 from cfnade.fitted_model import FittedModel
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference import results
-from cfnade.inference.active_learning import Interview
-from cfnade.inference.catalog import Catalog, IdIndex, listed, paired
-from cfnade.inference.explain import Target, explanation
+from cfnade.inference import similarity
+from cfnade.inference.active_learning import ItemsToRate, Uncertainty, suggest_items_to_rate
+from cfnade.inference.baseline import Baseline
+from cfnade.inference.catalog import Catalog, IdIndex, as_ids, pair_ids
+from cfnade.inference.explain import Target, explain
 from cfnade.inference.histories import (
     History,
     NewItems,
     UserHistory,
-    check_users,
     parse_history,
     parse_new_items,
     user_entities,
 )
-from cfnade.inference.objectives import means_of
-from cfnade.inference.query import Entities, Query
-from cfnade.inference.ranking_options import RankingOptions
-from cfnade.inference.recommender import Recommender
-from cfnade.inference.results import Predictions, TopN, UserTopN
-from cfnade.inference.scorer import Scorer
-from cfnade.inference.unknown_ids import Unknown, check_unknown, with_unknown
+from cfnade.inference.query import BoolArray, Entities, Query
+from cfnade.inference.ranking_options import (
+    RankingOptions,
+    allowed_items,
+    default_min_ratings,
+    genre_masks,
+)
+from cfnade.inference.results import Predictions, TopN, item_columns
+from cfnade.inference.scorer import Scorer, expected_ratings
+from cfnade.inference.top_n import Candidates, top_n
 from cfnade.utils.caching import locked_cached_property
-from cfnade.utils.text import option
-from cfnade.utils.validation import check_scalar
+from cfnade.utils.text import count_of, option
+from cfnade.utils.validation import check_choice, check_scalar
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
-PIECE = 1 << 18
-"""So many pairs of new users are answered at once."""
+Unknown = Literal["mean", "nan", "raise"]
+"""For unknown users and items: predict means, predict NaN, or raise an error."""
 
 
 class Predictor:
-    """Answers questions from a fitted model; nothing else is needed."""
+    """Predictions, recommendations and explanations of a fitted model."""
 
-    def __init__(self, fitted: FittedModel, *, trusted: bool = False) -> None:
-        """Of a model whose parts fit together: asked, unless whoever gives it has."""
-        if not trusted:
+    def __init__(self, fitted: FittedModel, *, is_valid: bool = False) -> None:
+        """Create a predictor; the parts of the model are validated unless they are known to fit."""
+        if not is_valid:
             try:
                 validate_model(fitted, weights=True)
             except ModelError as error:
@@ -70,64 +75,81 @@ class Predictor:
         self.scale = fitted.context.scale
         self.users = IdIndex("user", fitted.context.user_ids)
         self.items = IdIndex("item", fitted.context.item_ids)
-        self._scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
-        self.catalog = Catalog(self.items, fitted.context, lambda: self._scorer.known("item"))
-        """The items by id and title."""
-        self._recommender = Recommender(self._scorer, self._calibrator, self.catalog)
+        self.scorer, self._calibrator = Scorer(fitted), Calibrator(fitted)
+        self.catalog = Catalog(self.items, fitted.context, lambda: self.item_counts)
 
     def __reduce__(self) -> tuple[type[Predictor], tuple[FittedModel]]:
-        """For other processes: the model alone, because locks and what they guard stay here."""
+        """Pickle the model alone; other processes create caches of their own."""
         return Predictor, (self.fitted,)
-
-    @property
-    def scorer(self) -> Scorer:
-        """What it asks: users and items by index."""
-        return self._scorer
 
     @classmethod
     def load(cls, folder: str | Path) -> Predictor:
-        """From a checkpoint folder."""
-        return cls(load(folder), trusted=True)
+        """Load a checkpoint folder."""
+        return cls(load(folder), is_valid=True)
 
-    def person(self, history: History) -> UserHistory:
-        """Read a history once, to use it often and to see which of its items are `unknown`."""
+    # -- users and items ----------------------------------------------------------------------
+
+    def parse_history(self, history: History) -> UserHistory:
+        """Check the ratings of a new user and look up their items."""
         self.fitted.require("histories")
+        self._refuse_with_times("histories")
         return parse_history(history, self.catalog, self.scale)
 
-    def user_entities(self, user: Any = None, *, history: History | None = None) -> Entities:
-        """Return one user of the training data, or a new one, as a query has them."""
-        return self._one(user, history)
+    def parse_new_items(self, new_items: NewItems) -> dict[Any, Entities]:
+        """Check the ratings of new items and look up their users."""
+        self.fitted.require("context")
+        self._refuse_with_times("new items")
+        return parse_new_items(new_items, self.catalog, self.users, self.scale)
 
-    def new_items(self, given: NewItems | None) -> dict[Any, Entities]:
-        """Read the ratings of new items, to use them often."""
-        if given:
-            self.fitted.require("context")
-        return parse_new_items(given, self.catalog, self.users, self.scale)
-
-    # -- given cells --------------------------------------------------------------------------
-
-    def predict_proba(
+    def resolve_users(
         self,
-        users: Any,
-        items: Any,
+        users: Any = None,
         *,
+        history: History | None = None,
         histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        timestamp: Any = None,
-        unknown: Unknown | None = "mean",
-    ) -> FloatArray:
-        """Return the distribution of each (user, item) over the values of the scale, (n, K).
+    ) -> tuple[Any, Entities]:
+        """Return users of the training data, a new one, or several new ones.
 
-        Args:
-            users: Raw ids, or one for all items.
-            items: Raw ids or titles, or one for all users.
-            histories: New users by any name: where `users` contains it, this history alone counts.
-            new_items: New items by any name: {name: {user id: rating}}.
-            timestamp: Seconds since 1970, one for all or one for each, if the model needs it.
-            unknown: What is returned for unknown ids; None: means, with a warning.
+        Returns:
+            The ids, or the names of histories, or None for a single history; and the users.
         """
-        pairs = paired(users, items)
-        return self._cells(pairs, histories, new_items, timestamp, unknown).probabilities
+        count = sum(argument is not None for argument in (users, history, histories))
+        if count == 0:
+            raise PredictionError(
+                f"give users, or {option('history')} (or histories=) for new users"
+            )
+        if count > 1:
+            raise PredictionError("give either users or a history, not both")
+        if users is not None:
+            self.fitted.require("context")
+            ids, _ = as_ids(users)
+            return ids, self.scorer.stored_users(self.users.indices(ids))
+        if histories is None:
+            assert history is not None
+            return None, user_entities([self.parse_history(history)], self.fitted.context)
+        parsed = [self.parse_history(ratings) for ratings in histories.values()]
+        return list(histories), user_entities(parsed, self.fitted.context)
+
+    def resolve_user(
+        self, user: Any = None, *, history: History | None = None, allow_unknown: bool = True
+    ) -> Entities:
+        """Return one user of the training data, or a new one."""
+        _, users = self.resolve_users(None if user is None else [user], history=history)
+        if not allow_unknown and history is None and users.index[0] < 0:
+            raise PredictionError(
+                f"user {user!r} is unknown to the model and has no ratings; give "
+                f"{option('history')} for a new user"
+            )
+        return users
+
+    def _refuse_with_times(self, noun: str) -> None:
+        if self.fitted.needs_times:
+            raise PredictionError(
+                f"the predictions of this model depend on time, and {noun} have none; train a "
+                "model without timestamps for that"
+            )
+
+    # -- predictions --------------------------------------------------------------------------
 
     def predict(
         self,
@@ -138,352 +160,249 @@ class Predictor:
         new_items: NewItems | None = None,
         timestamp: Any = None,
         unknown: Unknown | None = "mean",
-    ) -> FloatArray:
-        """Return the expected rating of each (user, item), (n,). Arguments as `predict_proba`."""
-        pairs = paired(users, items)
-        answers = self._cells(pairs, histories, new_items, timestamp, unknown, calibrated=False)
-        return answers.predictions
-
-    def predict_frame(
-        self,
-        users: Any,
-        items: Any,
-        *,
-        histories: Mapping[Any, History] | None = None,
-        new_items: NewItems | None = None,
-        timestamp: Any = None,
-        unknown: Unknown | None = "mean",
-    ) -> pl.DataFrame:
-        """Return user, item, title, prediction, std, p_…, n_user_ratings and n_item_ratings.
-
-        Arguments as `predict_proba`.
-        """
-        pairs = paired(users, items)
-        answers = self._cells(pairs, histories, new_items, timestamp, unknown)
-        return results.cell_frame(self.fitted.context, (self.users, self.items), pairs, answers)
-
-    def predicted(
-        self,
-        items: IntArray,
-        user: Any = None,
-        *,
-        history: History | None = None,
-        timestamp: Any = None,
-    ) -> Predictions:
-        """As predict_frame, for one person, of items by index and as arrays: for a service."""
-        self.fitted.require("ratings")
-        check_users(user, history)
-        if history is None:
-            self._check_timestamp(timestamp)
-            users = np.full(len(items), self.users.index(user))
-            return self._stored_pairs(users, items, timestamp)
-        self.fitted.require("lists")
-        person = user_entities([self.person(history)], self.fitted.context)
-        zeros = np.zeros(len(items), np.int64)
-        query = Query.of_users(self.fitted.context, person, zeros, items, serial=True)
-        return self._answer(query)
-
-    def predicted_of_new(
-        self, item: Entities, user: Any = None, *, history: History | None = None
-    ) -> Predictions:
-        """The same of a new item, which `new_items` read: one pair."""
-        self.fitted.require("ratings")
-        check_users(user, history)
-        self._check_timestamp(new_items=True)
-        if history is None:
-            self.fitted.require("context")
-            users = self._scorer.stored_users(self.users.indices([user]))
-        else:
-            users = user_entities([self.person(history)], self.fitted.context)
-        zero = np.zeros(1, np.int64)
-        return self._answer(Query(self.fitted.context, users, item, zero, zero))
-
-    def _cells(
-        self,
-        pairs: tuple[Any, Any],
-        histories: Mapping[Any, History] | None,
-        new_items: NewItems | None,
-        timestamp: Any,
-        unknown: Unknown | None,
-        *,
         calibrated: bool = True,
     ) -> Predictions:
-        """Of users and items by raw id, or by a name in what is given."""
-        users, items = pairs
+        """Predict the rating of each pair of a user and an item.
+
+        Args:
+            users: Raw ids, or names in `histories`; or one for all items.
+            items: Raw ids or titles, or names in `new_items`; or one for all users.
+            histories: New users by name, which replaces an equal id.
+            new_items: New items by name: {name: {user id: rating}}.
+            timestamp: Seconds since 1970, one for all pairs or one for each, if the model needs it.
+            unknown: What to return for unknown ids. None: means, with a warning.
+            calibrated: Whether probabilities are calibrated; expected ratings are the same.
+        """
         self.fitted.require("ratings")
-        self._check_timestamp(timestamp, histories=bool(histories), new_items=bool(new_items))
-        check_unknown(unknown)
-        people = {name: self.person(history) for name, history in (histories or {}).items()}
-        things = self.new_items(new_items) if new_items else {}
-        if not people and not things:
-            user, item = self.users.indices(users), self._indices(items)
-            answers = self._stored_pairs(user, item, timestamp, calibrated=calibrated)
-            return with_unknown(answers, (users, items), (user < 0, item < 0), unknown)
-        new_user, new_item = _places_in(people, users), _places_in(things, items)
-        user, item = np.full(len(new_user), -1), np.full(len(new_item), -1)
-        stored_users, stored_items = np.flatnonzero(new_user < 0), np.flatnonzero(new_item < 0)
-        user[stored_users] = self.users.indices([users[i] for i in stored_users])
-        item[stored_items] = self._indices([items[i] for i in stored_items])
-        if len(stored_users) or things:
+        if unknown is not None:
+            check_choice("unknown", unknown, get_args(Unknown), error=PredictionError)
+        user_ids, item_ids = pair_ids(users, items)
+        histories = {} if histories is None else histories
+        new_users = {name: self.parse_history(ratings) for name, ratings in histories.items()}
+        new = self.parse_new_items(new_items) if new_items else {}
+        user, new_user = _find(user_ids, new_users, self.users.indices)
+        item, new_item = _find(item_ids, new, self.catalog.indices)
+        if new or not (new_user >= 0).all() or not new_users:
             self.fitted.require("context")
-        context = self.fitted.context
-        person = user_entities(list(people.values()), context)
-        parts = []
-        for is_new_user in (False, True):
-            for is_new_item in (False, True):
-                kind = ((new_user >= 0) == is_new_user) & ((new_item >= 0) == is_new_item)
-                places = np.flatnonzero(kind)
-                which = new_user[places] if is_new_user else user[places]
-                places = places[np.argsort(which, kind="stable")]
-                for first in range(0, len(places), PIECE):  # flat memory, however many there are
-                    some = places[first : first + PIECE]
-                    query = Query.of_pairs(context, user[some], item[some])
-                    if is_new_user:
-                        query = replace(query, users=person, user=new_user[some])
-                    if is_new_item:
-                        own = Entities.joined(list(things.values()))
-                        query = replace(query, items=own, item=new_item[some])
-                    parts.append((some, self._answer(query, calibrated=calibrated)))
-        order = np.argsort(np.concatenate([some for some, _ in parts]), kind="stable")
-        columns = zip(*(answers for _, answers in parts), strict=True)
-        answers = Predictions(*(np.concatenate(column)[order] for column in columns))
-        masks = (user < 0) & (new_user < 0), (item < 0) & (new_item < 0)
-        return with_unknown(answers, (users, items), masks, unknown)
+        query = Query.of_pairs(self.fitted.context, user, item, self._check_timestamp(timestamp))
+        if len(query) and (new_users or new):
+            queries = self._queries_with_new(query, new_users, new_user, new, new_item)
+            parts = [self._predict_query(part, calibrated=calibrated) for _, part in queries]
+            predictions = Predictions.concat(parts, np.concatenate([p for p, _ in queries]))
+        else:
+            predictions = self._predict_query(query, calibrated=calibrated)
+        predictions = replace(predictions, user_ids=user_ids, item_ids=item_ids)
+        unknown_user, unknown_item = (user < 0) & (new_user < 0), (item < 0) & (new_item < 0)
+        return _apply_unknown(predictions, unknown_user, unknown_item, unknown)
 
-    def _stored_pairs(
-        self, users: IntArray, items: IntArray, times: Any = None, *, calibrated: bool = True
+    def predict_items(
+        self, user: Entities, items: IntArray, timestamp: int | None = None
     ) -> Predictions:
-        """Of users and items of the data, by index."""
-        self.fitted.require("context")
-        if times is not None and np.ndim(times) == 0:
-            times = np.full(len(users), times)
-        return self._answer(
-            Query.of_pairs(self.fitted.context, users, items, times), calibrated=calibrated
-        )
+        """Predict the ratings of items by one user, by index."""
+        self.fitted.require("ratings")
+        times = self._check_timestamp(timestamp)
+        zeros, is_serial = np.zeros(len(items), np.int64), times is None
+        query = Query.of_users(self.fitted.context, user, zeros, items, times, serial=is_serial)
+        return self._predict_query(query)
 
-    def _answer(self, query: Query, *, calibrated: bool = True) -> Predictions:
-        probabilities = self._scorer.rating_probabilities(query)
-        means = means_of(probabilities, self.scale.array())  # which calibration does not move
+    def predict_new_item(self, user: Entities, item: Entities) -> Predictions:
+        """Predict the rating of a new item, from `parse_new_items`, by one user."""
+        self.fitted.require("ratings")
+        zero = np.zeros(1, np.int64)
+        return self._predict_query(Query(self.fitted.context, user, item, zero, zero))
+
+    def _predict_query(self, query: Query, *, calibrated: bool = True) -> Predictions:
+        probabilities = self.scorer.rating_probabilities(query)
+        means = expected_ratings(probabilities, self.scale.array())  # calibration keeps them
         if calibrated:
             probabilities = self._calibrator.apply(probabilities, query)
-        items, new = query.item_index, query.items.index[:1] < 0
-        known = (
-            query.items.counts_of(query.item) if new.all() else self._scorer.known_of("item", items)
+        items = query.item_index
+        if query.items.index[0] < 0:  # new items
+            n_item_ratings = query.items.counts_of(query.item)
+        else:
+            n_item_ratings = self.scorer.rating_counts("item", items)
+        n_user_ratings = query.users.counts_of(query.user)
+        return Predictions(
+            self.fitted.context, items, means, probabilities, n_user_ratings, n_item_ratings
         )
-        of_users = query.users.counts_of(query.user)
-        return Predictions(items, means, probabilities, of_users, known)
 
-    def _check_timestamp(
-        self, timestamp: Any = None, *, histories: bool = False, new_items: bool = False
-    ) -> None:
-        """Refuse times that do not matter, and what has none where they do."""
-        if not self.fitted.needs_times and timestamp is not None:
+    def _queries_with_new(
+        self,
+        query: Query,
+        histories: Mapping[Any, UserHistory],
+        new_user: IntArray,
+        new_items: Mapping[Any, Entities],
+        new_item: IntArray,
+    ) -> list[tuple[IntArray, Query]]:
+        """Split a query into pairs of stored and of new users and items, with their places.
+
+        new_user and new_item (n,) are places in the mappings, or -1 for a user or item in `query`.
+        """
+        kinds, queries = 2 * (new_user >= 0) + (new_item >= 0), []
+        for kind in np.unique(kinds).tolist():
+            places = np.flatnonzero(kinds == kind)
+            part = query.take(places)
+            if kind & 2:
+                users = user_entities(list(histories.values()), self.fitted.context)
+                part = replace(part, users=users, user=new_user[places])
+            if kind & 1:
+                items = Entities.concat(list(new_items.values()))
+                part = replace(part, items=items, item=new_item[places])
+            queries.append((places, part))
+        return queries
+
+    def _check_timestamp(self, timestamp: Any) -> Any:
+        if timestamp is not None and not self.fitted.needs_times:
             raise PredictionError(
                 "the predictions of this model do not depend on time; omit timestamp"
             )
-        for name, is_given in (("histories", histories), ("new items", new_items)):
-            if self.fitted.needs_times and is_given:
-                raise PredictionError(
-                    f"the predictions of this model depend on time, and {name} have none; train "
-                    "one without timestamps for that"
-                )
+        return timestamp
 
-    def _indices(self, items: Any) -> IntArray:
-        return self.catalog.indices(listed(items)[0])
-
-    # -- all items ----------------------------------------------------------------------------
+    # -- lists and explanations ---------------------------------------------------------------
 
     def recommend(
-        self,
-        users: Any = None,
-        *,
-        history: History | None = None,
-        histories: Mapping[Any, History] | None = None,
-        **options: Any,
-    ) -> pl.DataFrame:
-        """Return the best items of known users, of a new one, or of several new ones.
+        self, users: Entities, options: RankingOptions, *, equal_batches: bool = False
+    ) -> TopN:
+        """Return the best items for users.
 
         Args:
-            users: Raw ids.
-            history: The ratings of a new user.
-            histories: The ratings of several new users, by any name.
-            **options: Fields of `RankingOptions`.
-
-        Returns:
-            A frame with the columns user (not for a history), rank, item, title, score (what items
-            are ranked by), interaction_probability (if that is part of it), prediction, std, p_…
-            (if the data have ratings), n_user_ratings, n_item_ratings, and n_hidden_items: items
-            that are missing because of `min_ratings`. Items of equal score are in order of id.
+            users: Known and new users.
+            options: Options of the lists.
+            equal_batches: Whether a list must not depend on the other users, not even in its last
+                bits.
         """
-        raws, people = self._people(users, history, histories)
-        resolved = self._resolved(options)
-        lists = self._recommender.recommend(people, resolved)
-        return self._list_frame(raws, lists, resolved)
-
-    def lists_of(
-        self,
-        users: Any = None,
-        people: Sequence[UserHistory] | None = None,
-        **options: Any,
-    ) -> pl.DataFrame:
-        """As recommend, of known users or people that were read; `user` is a place among them.
-
-        Nobody's list depends on who else is asked about, not in its last bits either.
-        """
-        _, asked = self._people(users, None, None if people is None else dict(enumerate(people)))
-        resolved = self._resolved(options)
-        lists = self._recommender.recommend(asked, resolved, equal_batches=True)
-        frame = self._list_frame(np.arange(len(lists.n_hidden_items)), lists, resolved)
-        return frame.filter(pl.col("user") < len(asked))
-
-    def _resolved(self, options: Mapping[str, Any]) -> RankingOptions:
-        return RankingOptions.from_dict(options).resolve(self.fitted)
-
-    def _list_frame(self, users: Any, lists: TopN, options: RankingOptions) -> pl.DataFrame:
-        interactions = options.uses_interactions
-        return results.list_frame(self.fitted.context, users, lists, interactions=interactions)
-
-    def ranked(
-        self, user: Any = None, *, history: History | None = None, **options: Any
-    ) -> UserTopN:
-        """As recommend, for one person and as arrays: for a service that writes its own answers."""
-        users, resolved = self._one(user, history), self._resolved(options)
-        lists = self._recommender.recommend(users, resolved)
-        top, min_ratings = lists.top, self._recommender.filters.min_ratings(resolved)
-        return UserTopN(
-            *top[1:5],
-            lists.n_item_ratings,
-            int(lists.n_user_ratings[0]),
-            int(lists.n_hidden_items[0]),
+        self.fitted.require("lists")
+        options = options.resolve(self.fitted)
+        min_ratings = options.min_ratings
+        if min_ratings is None:
+            # Items with few interactions hardly get into lists that are ranked by interactions.
+            is_liked = not options.by_interactions or options.balance == 1
+            min_ratings = self.default_min_ratings if is_liked else 0
+        genres = self.genres if options.genres is not None else {}
+        candidates = Candidates(
+            allowed_items(options, self.catalog, genres),
+            self.item_counts,
             min_ratings,
-            top.picks if resolved.uses_interactions else None,
+            options.exclude_seen,
         )
+        averages = None
+        if options.personalization is not None:
+            averages = self.baseline @ self.scale.array()
+        return top_n(
+            self.scorer,
+            self._calibrator,
+            users,
+            options,
+            candidates,
+            averages=averages,
+            item_vectors=self.item_vectors if options.diversity else None,
+            equal_batches=equal_batches,
+        )
+
+    def explain(self, user: Entities, item: int, target: Target | None = None) -> pl.DataFrame:
+        """Return the effect of each of a user's ratings on the prediction of an item."""
+        self.fitted.require("lists")
+        return explain(self.scorer, user, item, target)
+
+    def similar_items(self, item: int, n: int = 10) -> pl.DataFrame:
+        """Return the items most similar to an item."""
+        by_interactions = self.fitted.interaction_model is not None
+        vectors = None if by_interactions else self.item_vectors
+        return similarity.similar_items(self.scorer, vectors, item, n)
+
+    def suggest_items_to_rate(self, user: Entities, n: int, exclude_items: IntArray) -> ItemsToRate:
+        """Return the items whose ratings would tell most about a user."""
+        self.fitted.require("lists")
+        return suggest_items_to_rate(self.scorer, self._uncertainty, user, n, exclude_items)
+
+    def search(self, text: str, n: int = 10) -> pl.DataFrame:
+        """Return the items with the closest titles: item, title, n_item_ratings, distance."""
+        n = check_scalar("n", n, int, Ge(1), error=PredictionError)
+        items, distances = self.catalog.search(text, n)
+        columns = item_columns(self.fitted.context, items)
+        counts = self.scorer.rating_counts("item", items)
+        return pl.DataFrame({**columns, "n_item_ratings": counts, "distance": distances})
+
+    # -- tables -------------------------------------------------------------------------------
 
     @property
     def item_counts(self) -> IntArray:
-        """How many ratings of each item are known. Returns (items,)."""
-        return self._scorer.known("item")
-
-    @property
-    def default_min_ratings(self) -> int:
-        """How many ratings an item needs to be recommended, if min_ratings is not given."""
-        return self._recommender.filters.default_min_ratings
-
-    @property
-    def genres(self) -> dict[str, Any]:
-        """The items (M,) of each genre that the data name."""
-        return self._recommender.filters.genres
-
-    def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
-        """The items most like one: rank, item, title, similarity, n_item_ratings.
-
-        With a model that knows what people pick, those that somebody who picked this item picks
-        more than others do, and `similarity` is how many times more; else the cosine of vectors.
-        """
-        return self._recommender.similar(self.catalog.known(item), n)
-
-    def suggest_items_to_rate(
-        self,
-        user: Any = None,
-        *,
-        history: History | None = None,
-        n: int = 10,
-        exclude_items: Any = (),
-    ) -> pl.DataFrame:
-        """Return the items whose ratings would tell most about a user.
-
-        Columns rank, item, title, reduction and n_item_ratings. `reduction` is the expected
-        reduction of what is unknown of the user (1: all that is unknown of a user without ratings),
-        given ratings of the items before, and weighted by how many users can rate the item at all.
-        It is null, and the items with most ratings come first, where no component of the model has
-        a measure of uncertainty. Items in `exclude_items` are left out.
-        """
-        return self.interview.frame(self._one(user, history), n, self._indices(exclude_items))
+        """Number of known ratings of each item, (M,)."""
+        return self.scorer.rating_counts("item")
 
     @locked_cached_property
-    def interview(self) -> Interview:
-        """Who knows what to ask next, by index."""
-        return Interview(self._scorer)
+    def default_min_ratings(self) -> int:
+        """Ratings that an item needs to be recommended, unless `min_ratings` is given."""
+        return default_min_ratings(self.item_counts)
 
-    @property
+    @locked_cached_property
+    def genres(self) -> dict[str, BoolArray]:
+        """The items (M,) of each genre in the data, in alphabetical order."""
+        return genre_masks(self.fitted.context)
+
+    @locked_cached_property
     def baseline(self) -> FloatArray:
-        """Rating frequencies of each item, which are predicted for users without ratings. (M, K)"""
-        return self._recommender.baseline
+        """Rating frequencies of each item: the prediction for users without ratings, (M, K)."""
+        return Baseline(self.fitted).frequencies()
 
-    @property
+    @locked_cached_property
     def item_vectors(self) -> ScoreArray:
-        """A vector of unit length for each item. Returns (items, D)."""
-        return self._recommender.item_vectors
+        """A vector of length 1 for each item, (M, D)."""
+        return similarity.item_vectors(self.fitted)
 
-    # -- titles -------------------------------------------------------------------------------
-
-    def search(self, text: str, limit: int = 10) -> pl.DataFrame:
-        """Items whose titles are nearest to a text: item, title, n_item_ratings, distance.
-
-        Case, accents, typos and "The" are forgiven; the last word may be unfinished. Of equally
-        near ones the item with more ratings comes first.
-        """
-        most = check_scalar("limit", limit, int, Ge(1), error=PredictionError)
-        return results.search_frame(self._scorer, *self.catalog.search(text, most))
-
-    def match(self, title: str, year: int | None = None) -> Any:
-        """The raw id of the item that a title from elsewhere means; None if that is not certain."""
-        index = self.catalog.match(title, year)
-        return None if index is None else self.items.raw(index)
-
-    # -- why ----------------------------------------------------------------------------------
-
-    def explain(
-        self,
-        *,
-        item: Any,
-        user: Any = None,
-        history: History | None = None,
-        target: Target | None = None,
-    ) -> pl.DataFrame:
-        """Return how each known rating changes the prediction of one item, strongest first.
-
-        With target "interaction" (the default without ratings) a row for each item of the user:
-        item, title, rating, interaction_probability, the probability `without` the item, and
-        `lift`, their ratio. With "rating" (the default) a row for each rating of the user: item,
-        title, rating, prediction, the prediction `without` that rating, and the difference
-        `change`. An item-based model has a row for each level at which others rated the item:
-        rating, count, prediction, `without` all of these, `change`, and `mean_change` of leaving
-        out one.
-        """
-        who, index = self._one(user, history), self.catalog.known(item)
-        if history is None and who.index[0] < 0:
-            raise PredictionError(
-                f"user {user!r} is unknown to the model, so no rating moved the prediction; "
-                f"give {option('history')} to explain it for a new person"
-            )
-        return explanation(self._scorer, who, index, target)
-
-    # -- shared -------------------------------------------------------------------------------
-
-    def _one(self, user: Any, history: History | None) -> Entities:
-        """The one person that a question is about."""
-        return self._people(None if user is None else [user], history)[1].take(np.zeros(1, int))
-
-    def _people(
-        self, users: Any, history: History | None, histories: Mapping[Any, History] | None = None
-    ) -> tuple[Any, Entities]:
-        """Raw ids (names of histories, None for a single one), and who they are."""
-        check_users(users, history, histories)
-        self.fitted.require("lists")
-        context = self.fitted.context
-        if histories is not None:
-            read = [self.person(one) for one in histories.values()]
-            return [*histories], user_entities(read, context)
-        if history is not None:
-            return None, user_entities([self.person(history)], context)
-        self.fitted.require("context")
-        raws, _ = listed(users)
-        return raws, self._scorer.stored_users(self.users.indices(raws))
+    @locked_cached_property
+    def _uncertainty(self) -> Uncertainty | None:
+        return Uncertainty.of_model(self.fitted)
 
 
-def _places_in(named: Mapping[Any, Any], names: Any) -> IntArray:
-    """Which of those named each name is, -1 for none. Returns (n,)."""
-    places = {name: place for place, name in enumerate(named)}
-    plain = (raw.item() if isinstance(raw, np.generic) else raw for raw in names)
-    return np.array([places.get(raw, -1) for raw in plain], np.int64)
+def _find(
+    ids: Any, new: Mapping[Any, Any], indices: Callable[[Any], IntArray]
+) -> tuple[IntArray, IntArray]:
+    """Return the index of each id in the model, and its place among new names; -1 for none."""
+    if not new:
+        return indices(ids), np.full(len(ids), -1)
+    places = {name: place for place, name in enumerate(new)}
+    names = (raw.item() if isinstance(raw, np.generic) else raw for raw in ids)
+    new_places = np.array([places.get(name, -1) for name in names], np.int64)
+    stored = np.flatnonzero(new_places < 0)
+    index = np.full(len(new_places), -1)
+    index[stored] = indices([ids[place] for place in stored])
+    return index, new_places
+
+
+def _apply_unknown(
+    predictions: Predictions,
+    unknown_user: BoolArray,
+    unknown_item: BoolArray,
+    unknown: Unknown | None,
+) -> Predictions:
+    """Return predictions as `unknown` says; the masks (n,) are True for unknown users and items."""
+    affected = unknown_user | unknown_item
+    if unknown == "mean" or not affected.any():
+        return predictions
+    if unknown == "nan":
+        means, probabilities = predictions.predictions.copy(), predictions.probabilities.copy()
+        means[affected] = probabilities[affected] = np.nan
+        return replace(predictions, predictions=means, probabilities=probabilities)
+    subjects = [
+        *_describe_unknown("user", predictions.user_ids, unknown_user),
+        *_describe_unknown("item", predictions.item_ids, unknown_item),
+    ]
+    subject = f"unknown to the model: {' and '.join(subjects)}"
+    mean, nan = option("unknown", "mean"), option("unknown", "nan")
+    if unknown == "raise":
+        raise PredictionError(f"{subject}; {mean} predicts means, {nan} returns NaN")
+    warnings.warn(
+        f"{subject}; {count_of(int(affected.sum()), 'prediction')} based on means. Use {mean} to "
+        f'accept this, or {nan} or "raise"',
+        stacklevel=5,  # the caller of CFNADE.predict and others
+    )
+    return predictions
+
+
+def _describe_unknown(noun: str, ids: Any, mask: BoolArray) -> list[str]:
+    unknown = (ids[place] for place in np.flatnonzero(mask).tolist())
+    names = dict.fromkeys(raw.item() if isinstance(raw, np.generic) else raw for raw in unknown)
+    if len(names) <= 1:
+        return [f"{noun} {name!r}" for name in names]
+    return [f"{count_of(len(names), noun)} (such as {next(iter(names))!r})"]

@@ -1,4 +1,4 @@
-"""Queries: of which pairs of users and items predictions are asked, and what is known of both.
+"""Queries: which pairs of users and items to score, and the known ratings of both.
 
 A pair is never predicted from its own rating. `Query.pairs` is the one place where users and items
 become rows and columns of a component.
@@ -29,7 +29,7 @@ KnownRatings = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """Some users, or some items: which they are, and their known ratings."""
+    """Users, or items, with their known ratings."""
 
     index: IntArray  # (B,) in the model; -1: new
     rows: CsrRows
@@ -40,7 +40,7 @@ class Entities:
 
     @classmethod
     def of_dataset(cls, ratings: Dataset, axis: Axis) -> Entities:
-        """Return all users or items of a data set, and last one of which nothing is known."""
+        """Return all users or items of a data set, and at the end one without ratings."""
 
         def pad() -> Entities:
             rows = ratings.rows(axis)
@@ -59,52 +59,54 @@ class Entities:
         n_levels: int,
     ) -> Entities:
         """Return entities with these ratings."""
-        offsets = offsets_from_counts(np.array([len(one[0]) for one in histories], np.int64))
-        columns = np.concatenate([np.empty(0, np.int32), *(one[0] for one in histories)])
-        levels = np.concatenate([np.empty(0, np.uint8), *(one[1] for one in histories)])
+        offsets = offsets_from_counts(np.array([len(c) for c, _ in histories], np.int64))
+        columns = np.concatenate([np.empty(0, np.int32), *(c for c, _ in histories)])
+        levels = np.concatenate([np.empty(0, np.uint8), *(k for _, k in histories)])
         rows = CsrRows(
             offsets, columns.astype(np.int32), levels.astype(np.uint8), n_columns, n_levels
         )
         return cls(np.array(indices, np.int64), rows)
 
     @classmethod
-    def joined(cls, parts: Sequence[Entities]) -> Entities:
+    def concat(cls, parts: Sequence[Entities]) -> Entities:
         """Return the entities of all parts."""
-        histories = [one.ratings(n) for one in parts for n in range(len(one))]
-        index, rows = [i for one in parts for i in one.index.tolist()], parts[0].rows
-        return cls.of_histories(index, histories, rows.n_columns, rows.n_levels)
+        histories = [part.ratings(n) for part in parts for n in range(len(part))]
+        indices = [index for part in parts for index in part.index.tolist()]
+        return cls.of_histories(indices, histories, parts[0].rows.n_columns, parts[0].rows.n_levels)
 
     def take(self, numbers: IntArray) -> Entities:
-        """Return some of them, in this order; -1 is the last one."""
+        """Return the entities with these numbers, in this order; -1 is the last one."""
         rows = self.rows
         numbers = np.where(numbers < 0, len(self) - 1, numbers)
         taken = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
-        own = CsrRows(taken.offsets, taken.columns, taken.levels, rows.n_columns, rows.n_levels)
-        return Entities(self.index[numbers], own)
+        taken_rows = CsrRows(
+            taken.offsets, taken.columns, taken.levels, rows.n_columns, rows.n_levels
+        )
+        return Entities(self.index[numbers], taken_rows)
 
     def ratings(self, number: int) -> KnownRatings:
-        """Return the known ratings of one of them."""
+        """Return the known ratings of an entity."""
         part = slice(self.rows.offsets[number], self.rows.offsets[number + 1])
         return self.rows.columns[part], self.rows.levels[part]
 
     def counts(self) -> IntArray:
-        """Return how many ratings of each are known, (B,)."""
+        """Return the number of known ratings of each entity, (B,)."""
         return self.rows.counts()
 
     def counts_of(self, numbers: IntArray) -> IntArray:
-        """Return how many ratings of some are known, (n,)."""
+        """Return the number of known ratings of the entities with these numbers, (n,)."""
         offsets = self.rows.offsets
         return np.asarray(offsets[numbers + 1] - offsets[numbers])
 
     def without(self, column: int) -> Entities:
-        """Return them without their ratings of one column."""
+        """Return the entities without their ratings of a column."""
         rows = self.rows
         keep = rows.columns != column
         if keep.all():
             return self
         offsets = offsets_from_counts(keep)[rows.offsets]
-        own = replace(rows, offsets=offsets, columns=rows.columns[keep], levels=rows.levels[keep])
-        return Entities(self.index, own)
+        columns, levels = rows.columns[keep], rows.levels[keep]
+        return Entities(self.index, replace(rows, offsets=offsets, columns=columns, levels=levels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,25 +132,32 @@ class Query:
     def of_pairs(
         cls, context: Dataset, users: IntArray, items: IntArray, times: Any = None, **options: Any
     ) -> Query:
-        """Return a query of pairs of the data set by index; -1 is unknown."""
+        """Return a query for pairs of the data set by index; -1 is unknown."""
         user = np.where(users < 0, context.n_users, users)
-        query = cls.of_users(context, Entities.of_dataset(context, "user"), user, items, **options)
-        return query if times is None else replace(query, times=_checked_times(times, len(query)))
+        stored = Entities.of_dataset(context, "user")
+        return cls.of_users(context, stored, user, items, times, **options)
 
     @classmethod
     def of_users(
-        cls, context: Dataset, users: Entities, user: IntArray, items: IntArray, **options: Any
+        cls,
+        context: Dataset,
+        users: Entities,
+        user: IntArray,
+        items: IntArray,
+        times: Any = None,
+        **options: Any,
     ) -> Query:
-        """Return a query of pairs of these users and items of the data set."""
+        """Return a query for pairs of these users and items of the data set."""
         stored = Entities.of_dataset(context, "item")
         item = np.where(items < 0, context.n_items, items).astype(np.int64)
-        return cls(context, users, stored, np.asarray(user, np.int64), item, **options)
+        times = None if times is None else _check_times(times, len(item))
+        return cls(context, users, stored, np.asarray(user, np.int64), item, times, **options)
 
     def __len__(self) -> int:
         return len(self.user)
 
     def take(self, places: IntArray) -> Query:
-        """Return some of the pairs."""
+        """Return the query of the pairs at these places."""
         part = replace(
             self,
             user=self.user[places],
@@ -162,27 +171,30 @@ class Query:
         return part
 
     def entities(self, axis: Axis) -> tuple[Entities, IntArray]:
-        """Return the users or items, and which of them each pair is of."""
+        """Return the users or items, and the number of each pair's one among them."""
         return (self.users, self.user) if axis == "user" else (self.items, self.item)
 
     @property
     def user_index(self) -> IntArray:
-        """The index of each pair's user in the model, -1 for a new one, (n,)."""
+        """Index of each pair's user in the model, -1 for a new one, (n,)."""
         return self.users.index[self.user]
 
     @property
     def item_index(self) -> IntArray:
-        """The same of its item, (n,)."""
+        """Index of each pair's item in the model, -1 for a new one, (n,)."""
         return self.items.index[self.item]
 
     @locked_cached_property
     def user_levels(self) -> IntArray:
-        """The level of each pair's rating among the user's ratings, -1 for none, (n,)."""
+        """Level of each pair's rating among the ratings of its user, -1 for none, (n,)."""
         return known_levels(self.users.rows, self.user, self.item_index)
 
     @locked_cached_property
     def item_levels(self) -> IntArray:
-        """The same among the item's ratings, (n,): a user's history may differ from these."""
+        """Level of each pair's rating among the ratings of its item, -1 for none, (n,).
+
+        It differs from `user_levels` for a user of the data with another history.
+        """
         stored = Entities.of_dataset(self.context, "user")
         if self.items.rows is not Entities.of_dataset(self.context, "item").rows:
             return known_levels(self.items.rows, self.item, self.user_index)
@@ -217,11 +229,13 @@ class Query:
         return np.asarray(counts)
 
 
-def _checked_times(times: Any, n: int) -> Array:
-    """Return the timestamp of each pair, (n,)."""
+def _check_times(times: Any, n: int) -> Array:
+    """Return the timestamp of each pair, (n,), from one for all or one for each."""
     array = np.asarray(times)
+    if array.ndim == 0:
+        return np.full(n, array)
     if array.shape != (n,):
         raise PredictionError(
-            f"times have shape {array.shape}; give one timestamp, or one for each of {n:,} pairs"
+            f"timestamp has shape {array.shape}; give one timestamp, or one for each of {n:,} pairs"
         )
     return array

@@ -1,36 +1,69 @@
-"""How alike items are: their vectors, more like one of them, and lists less of the same."""
+"""Similar items, vectors of users and items, and diverse lists."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from annotated_types import Ge
 
 from cfnade._typing import IntArray
 from cfnade.components import Axis
 from cfnade.exceptions import PredictionError
 from cfnade.fitted_model import FittedModel
-from cfnade.implicit import InteractionModel, InteractionRows
+from cfnade.implicit import InteractionRows
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference.objectives import FloatArray
-from cfnade.inference.results import RankedItems, id_series, item_columns
+from cfnade.inference.results import FloatArray, id_series, item_columns
 from cfnade.inference.scorer import Scorer
+from cfnade.utils.validation import check_scalar
 
-POPULAR = 0.5
-"""How far an item's popularity counts: 0 lists the least known of the like, 1 the best known."""
-
-LONGER = 5
-"""So many times longer is the list from which a varied one is chosen."""
+POPULARITY = 0.5
+"""Weight of an item's popularity in its similarity: 0 prefers rare items, 1 popular ones."""
 
 
-# -- vectors -------------------------------------------------------------------------------------
+# -- similar items ---------------------------------------------------------------------------------
+
+
+def similar_items(scorer: Scorer, vectors: ScoreArray | None, item: int, n: int) -> pl.DataFrame:
+    """Return the items most similar to an item: rank, item, title, similarity, n_item_ratings.
+
+    If the model has learned interactions, `similarity` is the lift: how many times as likely an
+    item is as the next interaction after this one as without any. Else it is the cosine of the
+    items' vectors (M, D).
+    """
+    n = check_scalar("n", n, int, Ge(1), error=PredictionError)
+    if vectors is None:
+        conditional, base = interaction_log_probabilities(scorer.fitted, item)
+        score = conditional - (1 - POPULARITY) * base
+        similarity = np.exp((conditional - base).astype(np.float64))
+    else:
+        score = vectors @ vectors[item]
+        similarity = score.astype(np.float64)
+    score[item] = -np.inf
+    order: IntArray = np.lexsort((np.arange(len(score)), -score))[: min(n, len(score) - 1)]
+    return pl.DataFrame(
+        {
+            "rank": 1 + np.arange(len(order)),
+            **item_columns(scorer.fitted.context, order),
+            "similarity": similarity[order],
+            "n_item_ratings": scorer.rating_counts("item", order),
+        }
+    )
+
+
+def interaction_log_probabilities(fitted: FittedModel, item: int) -> tuple[ScoreArray, ScoreArray]:
+    """Return log P(next is i | item) and log P(next is i | no interactions), both (M,)."""
+    model = fitted.interaction_model
+    assert model is not None
+    columns, weights = np.array([item], np.int32), np.ones(1, np.float32)
+    rows = InteractionRows(np.array([0, 1]), columns, weights, model.n_items)
+    return model.log_probabilities(rows)[0], model.base_log_probabilities
+
+
+# -- vectors ---------------------------------------------------------------------------------------
 
 
 def embeddings(fitted: FittedModel, axis: Axis) -> pl.DataFrame:
-    """A frame of raw ids, titles of items if known, and vectors.
-
-    They come from a side whose rows are these, if there is one, else from a side that has weights
-    for them. Of several members the first is taken: vectors of different seeds have no mean.
-    """
+    """Return a frame with ids, titles of items if there are any, and vectors."""
     context, ids = fitted.context, fitted.context.ids(axis)
     vectors = _vectors(fitted, axis)
     columns: dict[str, pl.Series] = {axis: id_series(ids, texts=ids.dtype == object)}
@@ -40,100 +73,92 @@ def embeddings(fitted: FittedModel, axis: Axis) -> pl.DataFrame:
     return pl.DataFrame({**columns, "vector": flat})
 
 
-def unit_vectors(fitted: FittedModel) -> ScoreArray:
-    """The same of items, each of length 1. Returns (M, D)."""
+def item_vectors(fitted: FittedModel) -> ScoreArray:
+    """Return a vector of length 1 for each item, (M, D): of its interactions, or of ratings."""
+    model = fitted.interaction_model
+    vectors = None if model is None else model.item_vectors()
+    if vectors is not None:
+        return vectors
     vectors = _vectors(fitted, "item")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12))
 
 
 def _vectors(fitted: FittedModel, axis: Axis) -> ScoreArray:
-    if not fitted.predicts_ratings and axis == "item" and fitted.interaction_model is not None:
-        vectors = fitted.interaction_model.item_vectors()
+    """Return a vector of each user or item.
+
+    It is the state of a row if a component has these rows, else weights. Members with different
+    seeds have different axes, so the vectors are those of the first member.
+    """
+    model = fitted.interaction_model
+    if not fitted.predicts_ratings and axis == "item" and model is not None:
+        vectors = model.item_vectors()
         if vectors is not None:
             return vectors
-    sides = [side for member in fitted.members[:1] for side in member.components.values()]
-    for side in sorted(sides, key=lambda side: side.axis != axis):
-        if side.axis == axis and not fitted.has_context:
-            raise PredictionError("this model was saved without ratings: it knows no such row")
-        table = side.vectors(fitted.context, axis)
+    components = [c for member in fitted.members[:1] for c in member.components.values()]
+    for component in sorted(components, key=lambda component: component.axis != axis):
+        if component.axis == axis and not fitted.has_context:
+            raise PredictionError(
+                f"this model was saved without ratings, so it has no vectors of each {axis}"
+            )
+        table = component.vectors(fitted.context, axis)
         if table is not None:
             return np.asarray(table, np.float32)
-    raise PredictionError(f"no side of this model has a vector for each {axis}")
+    raise PredictionError(f"no component of this model has a vector for each {axis}")
 
 
-# -- more like this ------------------------------------------------------------------------------
+# -- diversity -------------------------------------------------------------------------------------
 
 
-def lifts(model: InteractionModel, item: int) -> tuple[ScoreArray, ScoreArray]:
-    """Return log p(i | item) and log p(i | nothing) of every item, both (M,)."""
-    columns, weights = np.array([item], np.int32), np.ones(1, np.float32)
-    rows = InteractionRows(np.array([0, 1]), columns, weights, model.n_items)
-    return model.log_probabilities(rows)[0], model.base_log_probabilities
+def diversify(
+    user: IntArray,
+    items: IntArray,
+    relevance: FloatArray,
+    n: int,
+    vectors: ScoreArray,
+    diversity: float,
+) -> IntArray:
+    """Select n diverse entries of each user's list by maximal marginal relevance.
 
+    Entries are selected one by one (Carbonell and Goldstein 1998), each time the one with the
+    largest
 
-def similar_by_picks(scorer: Scorer, model: InteractionModel, item: int, n: int) -> pl.DataFrame:
-    """By how many times likelier an item is picked after this one than by anybody."""
-    picked, alone = lifts(model, item)
-    score = picked - (1 - POPULAR) * alone
-    return _frame(scorer, item, score, np.exp((picked - alone).astype(np.float64)), n)
+        (1 - diversity) · relevance - diversity · largest similarity to the selected items
 
+    where the relevance is scaled to 0..1 over the list, and the similarity is the cosine of the
+    items' vectors, at least 0.
 
-def similar_by_vectors(scorer: Scorer, vectors: ScoreArray, item: int, n: int) -> pl.DataFrame:
-    """By the cosine of vectors."""
-    score = vectors @ vectors[item]
-    return _frame(scorer, item, score.copy(), score.astype(np.float64), n)
+    Args:
+        user: User of each entry, in order, (m,).
+        items: Item of each entry.
+        relevance: Relevance of each entry.
+        n: Number of entries to select.
+        vectors: Vector of each item, (M, D).
+        diversity: 0 to 1.
 
-
-def _frame(scorer: Scorer, item: int, score: ScoreArray, shown: FloatArray, n: int) -> pl.DataFrame:
-    score[item] = -np.inf
-    order: IntArray = np.lexsort((np.arange(len(score)), -score))[: min(n, len(score) - 1)]
-    return pl.DataFrame(
-        {
-            "rank": 1 + np.arange(len(order)),
-            **item_columns(scorer.fitted.context, order),
-            "similarity": shown[order],
-            "n_item_ratings": scorer.known_of("item", order),
-        }
-    )
-
-
-# -- less of the same: maximal marginal relevance (Carbonell and Goldstein 1998) -----------------
-
-
-def varied(
-    top: RankedItems, n: int, vectors: ScoreArray, share: float, *, chances: bool
-) -> RankedItems:
-    """The n of each person's list that are good and unlike each other; they keep their scores.
-
-    From a longer list items are taken one by one: each time the one with the largest
-
-        (1 - d) · relevance - d · likeness to the most alike of those taken
-
-    where d is the share, relevance the score (of a chance its logarithm), stretched to 0..1 over
-    the longer list, and likeness the cosine of two items' vectors, 0 at least.
-    `chances` says that scores are chances, else stars.
+    Returns:
+        The places of the selected entries, user by user, in the order of their selection.
     """
-    good = np.log(np.maximum(top.scores, 1e-300)) if chances else top.scores
-    starts = np.flatnonzero(np.diff(top.which, prepend=-1))
-    ends = np.append(starts, len(top.which))[1:]
-    chosen = [
-        start + _one(top.items[start:end], good[start:end], n, vectors, share)
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
-    order = np.concatenate([np.empty(0, np.int64), *chosen])
-    return top.take(order)
+    starts = np.flatnonzero(np.diff(user, prepend=-1))
+    ends = np.append(starts, len(user))[1:]
+    selected = [np.empty(0, np.int64)]
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        part = slice(start, end)
+        places = _select_diverse(items[part], relevance[part], n, vectors, diversity)
+        selected.append(start + places)
+    return np.concatenate(selected)
 
 
-def _one(items: IntArray, good: FloatArray, n: int, vectors: ScoreArray, share: float) -> IntArray:
-    """Places in one person's list, in the order in which they are taken."""
-    spread = good.max() - good.min()
-    relevance = (good - good.min()) / spread if spread > 0 else np.ones(len(good))
-    alike = vectors[items] @ vectors[items].T
-    nearest, taken = np.zeros(len(items)), list[int]()
+def _select_diverse(
+    items: IntArray, relevance: FloatArray, n: int, vectors: ScoreArray, diversity: float
+) -> IntArray:
+    spread = relevance.max() - relevance.min()
+    relevance = (relevance - relevance.min()) / spread if spread > 0 else np.ones(len(items))
+    similarities = vectors[items] @ vectors[items].T
+    nearest, selected = np.zeros(len(items)), list[int]()
     for _ in range(min(n, len(items))):
-        worth = (1 - share) * relevance - share * nearest
-        worth[taken] = -np.inf
-        taken.append(int(worth.argmax()))
-        nearest = np.maximum(nearest, alike[taken[-1]])
-    return np.array(taken, np.int64)
+        values = (1 - diversity) * relevance - diversity * nearest
+        values[selected] = -np.inf
+        selected.append(int(values.argmax()))
+        nearest = np.maximum(nearest, similarities[selected[-1]])
+    return np.array(selected, np.int64)

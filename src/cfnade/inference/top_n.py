@@ -1,15 +1,18 @@
-"""Lists of any number of people: some at a time, so that memory does not grow with them.
+"""Top-n recommendation: the best items for users, exactly.
 
-Each thread takes people of its own through all steps: nothing waits for another thread but at the
-end, and one person is answered on the calling thread.
+Bounds of the scores of all items give candidates, which are then scored exactly. Users are ranked
+in batches, so that memory does not grow with their number, and each thread takes whole batches.
+
+Shapes: B users of a batch, M items, K levels, n pairs or list entries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +20,12 @@ import numpy.typing as npt
 from cfnade._typing import IntArray
 from cfnade.calibration.per_user import Calibrator
 from cfnade.data.dataset import Dataset
-from cfnade.implicit import InteractionModel, InteractionRows
 from cfnade.implicit.base import ScoreArray
-from cfnade.inference.objectives import FloatArray, Objective, means_of
 from cfnade.inference.query import BoolArray, Entities, Query
-from cfnade.inference.results import RankedItems, TopN
-from cfnade.inference.scorer import ItemScores, Scorer
+from cfnade.inference.ranking_options import FloatArray, Objective, RankingOptions
+from cfnade.inference.results import TopN
+from cfnade.inference.scorer import ItemScores, Scorer, expected_ratings
+from cfnade.inference.similarity import diversify
 from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
 from cfnade.kernels.top_k import (
     MEAN_SLACK,
@@ -32,356 +35,443 @@ from cfnade.kernels.top_k import (
     nth_largest,
 )
 
-LISTED = 1 << 21
-"""So many scores are held at once, by each thread and of each side."""
+MAX_SCORES = 1 << 21
+"""Scores that each thread holds at a time, for each member."""
 
-FEW = 4
-"""So many people are answered one by one: their bits do not depend on their company."""
+FEW_USERS = 4
+"""Up to so many users are ranked one by one, so that bits do not depend on the other users."""
+
+_EQUAL_BATCH = 256  # users of a batch if all batches have the same size
+_EXTENSION = 5  # times as long are the lists from which diverse ones are selected
 
 
-_EVEN = 256  # people of a step that is like all others
+def top_n(
+    scorer: Scorer,
+    calibrator: Calibrator,
+    users: Entities,
+    options: RankingOptions,
+    candidates: Candidates,
+    *,
+    averages: FloatArray | None = None,
+    item_vectors: ScoreArray | None = None,
+    equal_batches: bool = False,
+) -> TopN:
+    """Return the best items for users.
+
+    Args:
+        scorer: Scores of the model.
+        calibrator: Its calibration.
+        users: Known and new users.
+        options: Resolved options.
+        candidates: The items that they allow.
+        averages: Average rating of each item, (M,), for personalization.
+        item_vectors: Vector of each item, (M, D), for diversity.
+        equal_batches: Rank all batches with the same number of users, the last one repeated.
+            Matrix products of other sizes may have other last bits; with this, a list does not
+            depend on the other users.
+    """
+    n = options.n * _EXTENSION if options.diversity else options.n
+    ranker = _make_ranker(scorer, calibrator, options, candidates, n, averages)
+    if equal_batches:
+        batch_size = max(1, min(_EQUAL_BATCH, MAX_SCORES // ranker.scores_per_user))
+        users = _fill_batches(users, batch_size)
+        top = rank_users(ranker, users, batch_size)
+    else:
+        top = rank_users(ranker, users)
+    if options.diversity:
+        assert item_vectors is not None
+        relevance = top.scores
+        if options.rank_by != "prediction":  # probabilities
+            relevance = np.log(np.maximum(top.scores, 1e-300))
+        order = diversify(
+            top.user, top.items, relevance, options.n, item_vectors, options.diversity
+        )
+        top = top.take(order)
+    probabilities = None
+    if options.by_interactions:
+        probabilities = top.interaction_probabilities
+        if np.isnan(probabilities).any():
+            probabilities = _interaction_probabilities(scorer, users, top, options.exclude_seen)
+    return TopN(
+        scorer.fitted.context,
+        *top[:5],
+        probabilities,
+        scorer.rating_counts("item")[top.items],
+        users.counts(),
+        candidates.count_hidden(users),
+        candidates.min_ratings,
+    )
+
+
+class Candidates(NamedTuple):
+    """Items that may be listed."""
+
+    allowed: BoolArray
+    """(M,) Items that candidates, exclusions and genres allow."""
+    n_ratings: IntArray  # (M,)
+    min_ratings: int
+    exclude_seen: bool
+
+    def items(self) -> BoolArray:
+        """Return the items that may be listed for a user without ratings, (M,)."""
+        return self.allowed & (self.n_ratings >= self.min_ratings)
+
+    def mask(self, users: Entities) -> BoolArray:
+        """Return the items that may be listed for each user, (B, M)."""
+        mask = np.tile(self.items(), (len(users), 1))
+        if self.exclude_seen:
+            numbers = np.repeat(np.arange(len(users)), users.counts())
+            mask[numbers, users.rows.columns] = False
+        return mask
+
+    def count_hidden(self, users: Entities) -> IntArray:
+        """Return how many items `min_ratings` hides from each user, (B,)."""
+        is_hidden = self.allowed & (self.n_ratings < self.min_ratings)
+        counts = np.full(len(users), np.count_nonzero(is_hidden))
+        if self.exclude_seen and counts.any():
+            numbers = np.repeat(np.arange(len(users)), users.counts())
+            counts -= np.bincount(numbers[is_hidden[users.rows.columns]], minlength=len(users))
+        return counts
+
+
+class RankedItems(NamedTuple):
+    """Ranked items of a batch: user by user, best first."""
+
+    user: IntArray  # (n,) the user's number
+    items: IntArray
+    scores: FloatArray
+    predictions: FloatArray
+    probabilities: FloatArray  # (n, K)
+    interaction_probabilities: FloatArray  # NaN if not computed
+
+    @classmethod
+    def concat(cls, parts: Sequence[RankedItems]) -> RankedItems:
+        """Return the entries of all parts."""
+        columns: Any = zip(*parts, strict=True)
+        return cls(*map(np.concatenate, columns))
+
+    @classmethod
+    def empty(cls, n_levels: int) -> RankedItems:
+        index, value = np.empty(0, np.int64), np.empty(0)
+        return cls(index, index, value, value, np.empty((0, n_levels)), value)
+
+    def take(self, places: IntArray) -> RankedItems:
+        """Return the entries at these places."""
+        columns: tuple[Any, ...] = self
+        return RankedItems(*(column[places] for column in columns))
+
+    def best(self, n: int) -> RankedItems:
+        """Return the n best entries of each user."""
+        return self.take(_first_n(n, self.user, self.items, self.scores))
+
+
+def _first_n(n: int, user: IntArray, items: IntArray, scores: FloatArray) -> IntArray:
+    """Return the places of each user's n best entries; of equal scores the lower index is first."""
+    order = np.lexsort((items, -scores, user))
+    ordered = user[order]
+    return order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < n]
+
+
+# -- batches of users ------------------------------------------------------------------------------
 
 
 class Ranker(Protocol):
-    """Makes the lists of some people, few enough for all scores to be in memory."""
+    """Ranks items for a batch of users, whose scores fit into memory."""
 
     @property
-    def scores_each(self) -> int:
-        """How many scores a person needs."""
-
-    def lists(self, users: Entities) -> tuple[RankedItems, IntArray]:
-        """Their lists, and how many items each could have besides but for min_ratings (B,)."""
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Which items may be listed."""
-
-    items: BoolArray  # (M,) by what was asked for
-    enough: BoolArray  # (M,) by how many ratings there are of each
-    exclude_seen: bool
+    def scorer(self) -> Scorer: ...
 
     @property
-    def shown(self) -> BoolArray:
-        """To who knows nothing. Returns (M,)."""
-        return self.items & self.enough
+    def scores_per_user(self) -> int: ...
 
-    def of(self, users: Entities) -> BoolArray:
-        """For each person. Returns (B, M)."""
-        allowed = np.tile(self.shown, (len(users), 1))
-        if self.exclude_seen:
-            numbers = np.repeat(np.arange(len(users)), users.counts())
-            allowed[numbers, users.rows.columns] = False
-        return allowed
+    def rank(self, users: Entities) -> RankedItems: ...
 
-    def hidden(self, users: Entities) -> IntArray:
-        """How many are hidden from each. Returns (B,)."""
-        thin = self.items & ~self.enough
-        hidden = np.full(len(users), np.count_nonzero(thin))
-        if self.exclude_seen and hidden.any():
-            numbers = np.repeat(np.arange(len(users)), users.counts())
-            hidden -= np.bincount(numbers[thin[users.rows.columns]], minlength=len(users))
-        return hidden
+
+def _make_ranker(
+    scorer: Scorer,
+    calibrator: Calibrator,
+    options: RankingOptions,
+    candidates: Candidates,
+    n: int,
+    averages: FloatArray | None,
+) -> Ranker:
+    scale = scorer.fitted.context.scale
+    assert options.threshold is not None
+    assert options.balance is not None
+    by_prediction = options.rank_by == "prediction"
+    objective = Objective("prediction" if by_prediction else "threshold", scale, options.threshold)
+    if options.personalization is not None:
+        objective = replace(objective, personalization=options.personalization, averages=averages)
+    only_liked = options.balance == 1 and scorer.fitted.predicts_ratings
+    if not options.by_interactions or only_liked:
+        return RatingRanker(scorer, calibrator, objective, candidates, n)
+    return InteractionRanker(
+        scorer, calibrator, objective, candidates, n, options.balance, options.popularity_penalty
+    )
+
+
+def rank_users(ranker: Ranker, users: Entities, batch_size: int | None = None) -> RankedItems:
+    """Rank items for any number of users; None chooses the size of batches."""
+    if len(users) <= FEW_USERS:
+        n_threads, batch_size = 1, 1
+    else:
+        n_threads = thread_count(None)
+        if batch_size is None:  # such that all threads have the same number of batches
+            rounds = -(-len(users) // (n_threads * max(1, MAX_SCORES // ranker.scores_per_user)))
+            batch_size = -(-len(users) // (n_threads * rounds))
+    if 0 < len(users) <= batch_size:
+        return _rank_batches(ranker, users, [0], batch_size)[0]
+    starts = range(0, len(users), batch_size)
+    per_thread = [starts[thread::n_threads] for thread in range(min(n_threads, len(starts)))]
+    batches = {0: RankedItems.empty(len(ranker.scorer.fitted.context.scale))}
+    if per_thread:
+        jobs = [(ranker, users, own_starts, batch_size) for own_starts in per_thread]
+        for own_starts, ranked in zip(per_thread, run_parallel(_rank_batches, jobs), strict=True):
+            batches |= dict(zip(own_starts, ranked, strict=True))
+    return RankedItems.concat([batches[start] for start in sorted(batches)])
+
+
+def _rank_batches(
+    ranker: Ranker, users: Entities, starts: Sequence[int], batch_size: int
+) -> list[RankedItems]:
+    """Rank the batches that begin at some users."""
+    ranked = []
+    # A few users share values that are computed once with other calls, which must have equal bits.
+    with nullcontext() if len(users) <= FEW_USERS else single_torch_thread():
+        for start in starts:
+            top = ranker.rank(_batch(users, start, batch_size))
+            ranked.append(top._replace(user=start + top.user))
+    return ranked
+
+
+def _batch(users: Entities, start: int, size: int) -> Entities:
+    if start == 0 and len(users) <= size:
+        return users
+    return users.take(np.arange(start, min(start + size, len(users))))
+
+
+def _fill_batches(users: Entities, size: int) -> Entities:
+    """Repeat the last user until all batches are full, and more than FEW_USERS in all."""
+    if not len(users):
+        return users
+    count = -(-max(len(users), FEW_USERS + 1) // size) * size
+    return users.take(np.minimum(np.arange(count), len(users) - 1))
+
+
+# -- by ratings ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RatingRanker:
-    """By what is said of ratings."""
+    """Ranks by an objective of the predicted distribution."""
 
     scorer: Scorer
     calibrator: Calibrator
-    by: Objective
+    objective: Objective
+    candidates: Candidates
     n: int
-    allowed: Candidates
 
     @property
-    def scores_each(self) -> int:
-        return len(self.allowed.items) * len(self.by.scale)
+    def scores_per_user(self) -> int:
+        return len(self.candidates.allowed) * len(self.objective.scale)
 
-    def lists(self, users: Entities) -> tuple[RankedItems, IntArray]:
-        items = np.flatnonzero(self.allowed.shown)
-        leave_out = not self.allowed.exclude_seen
-        scores = self.scorer.item_scores(users, items, leave_one_out=leave_out)
-        context, allowed = self.scorer.fitted.context, self.allowed.of(users)
-        top = best(scores, context, allowed, self.n, self.by, self.calibrator)
-        return top, self.allowed.hidden(users)
-
-
-def even_step(lister: Ranker) -> int:
-    """How many people a step takes if all steps are to be alike, however many people there are."""
-    return max(1, min(_EVEN, LISTED // lister.scores_each))
+    def rank(self, users: Entities) -> RankedItems:
+        items = np.flatnonzero(self.candidates.items())
+        leave_one_out = not self.candidates.exclude_seen
+        scores = self.scorer.item_scores(users, items, leave_one_out=leave_one_out)
+        context, mask = self.scorer.fitted.context, self.candidates.mask(users)
+        return rank_by_ratings(scores, context, mask, self.n, self.objective, self.calibrator)
 
 
-def filled(users: Entities, step: int) -> Entities:
-    """The same users and the last one again, until they are whole steps and not a few."""
-    if not len(users):
-        return users
-    count = -(-max(len(users), FEW + 1) // step) * step
-    return users.take(np.minimum(np.arange(count), len(users) - 1))
-
-
-def rankings(lister: Ranker, scorer: Scorer, users: Entities, step: int | None = None) -> TopN:
-    """The lists of all of these; by steps of so many people if that is said."""
-    threads = 1 if len(users) <= FEW else thread_count(None)
-    if len(users) <= FEW:
-        step = 1
-    elif step is None:
-        rounds = -(-len(users) // (threads * max(1, LISTED // lister.scores_each)))
-        step = -(-len(users) // (threads * rounds))  # no thread waits for the last step of another
-    firsts = range(0, len(users), step)
-    shares = [firsts[thread::threads] for thread in range(min(threads, len(firsts)))]
-    ranked = run_parallel(_some, [(lister, users, mine, step) for mine in shares]) if shares else []
-    parts = sorted((part for share in ranked for part in share), key=lambda part: part[0])
-    nobody = RankedItems.none(len(scorer.fitted.context.scale))
-    tops = [nobody, *(top._replace(which=first + top.which) for first, top, _ in parts)]
-    top = RankedItems.joined(tops)
-    return TopN(
-        top,
-        scorer.known("item")[top.items],
-        users.counts(),
-        np.concatenate([np.empty(0, np.int64), *(hidden for _, _, hidden in parts)]),
-    )
-
-
-def _some(
-    lister: Ranker, users: Entities, firsts: range, step: int
-) -> list[tuple[int, RankedItems, IntArray]]:
-    """Of the next people from each of these on."""
-    # Of a few, what is made once and kept must have the bits that any other question gives it.
-    with nullcontext() if len(users) <= FEW else single_torch_thread():
-        return [(first, *lister.lists(_part(users, first, step))) for first in firsts]
-
-
-def _part(users: Entities, first: int, step: int) -> Entities:
-    if first == 0 and len(users) <= step:
-        return users
-    return users.take(np.arange(first, min(first + step, len(users))))
-
-
-def best(
-    lists: ItemScores,
+def rank_by_ratings(
+    scores: ItemScores,
     context: Dataset,
-    allowed: BoolArray,
+    mask: BoolArray,
     n: int,
-    by: Objective,
+    objective: Objective,
     calibrator: Calibrator,
 ) -> RankedItems:
-    """The n best of each person's allowed items (B, M), a mask that is used up.
-
-    Of equal ones the lower index comes first, so the list never depends on chance.
-    """
-    keep_candidates(*_bounds(lists, by, calibrator), n, allowed)
-    which, items = np.nonzero(allowed)
-    chances = lists.probabilities(which, items)
-    means = means_of(chances, by.scale.array())
-    if by.rank_by == "prediction":  # which calibration does not move
-        scores = by.scores(items, means, chances)
-        first = first_of_each(n, which, items, scores)
-        chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
-        honest = calibrator.apply(chances[first], Query.of_users(context, lists.users, *chosen))
-        return RankedItems(*chosen, scores[first], means[first], honest, unasked)
-    honest = calibrator.apply(chances, Query.of_users(context, lists.users, which, items))
-    ranked = by.scores(items, means, honest)
-    first = first_of_each(n, which, items, ranked)
-    chosen, unasked = (which[first], items[first]), np.full(len(first), np.nan)
-    return RankedItems(*chosen, ranked[first], means[first], honest[first], unasked)
-
-
-def first_of_each(n: int, which: IntArray, items: IntArray, ranked: FloatArray) -> IntArray:
-    """The places of each person's n best, person by person."""
-    order = np.lexsort((items, -ranked, which))
-    whose = which[order]
-    return order[np.arange(len(order)) - np.searchsorted(whose, whose) < n]
+    """Return the n best items of each user among those in a mask (B, M), which is overwritten."""
+    keep_candidates(*_bounds(scores, objective, calibrator), n, mask)
+    user, items = np.nonzero(mask)
+    probabilities = scores.probabilities(user, items)
+    means = expected_ratings(probabilities, objective.scale.array())
+    no_interactions = np.full(len(items), np.nan)
+    if objective.rank_by == "prediction":  # calibration keeps the mean, so only the best need it
+        values = objective.scores(items, means, probabilities)
+        best = RankedItems(user, items, values, means, probabilities, no_interactions).best(n)
+        query = Query.of_users(context, scores.users, best.user, best.items)
+        return best._replace(probabilities=calibrator.apply(best.probabilities, query))
+    query = Query.of_users(context, scores.users, user, items)
+    calibrated = calibrator.apply(probabilities, query)
+    values = objective.scores(items, means, calibrated)
+    return RankedItems(user, items, values, means, calibrated, no_interactions).best(n)
 
 
 def _bounds(
-    lists: ItemScores, by: Objective, calibrator: Calibrator
+    scores: ItemScores, objective: Objective, calibrator: Calibrator
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Of what all items are ranked by; none of what is rated, calibrated apart. Both (B, M)."""
-    if by.rank_by == "prediction":
-        scores = by.personalized_units(lists.means(by.unit))
-        return scores, scores + 2 * MEAN_SLACK * max(1.0, by.personalization)
-    scores, each = lists.scores(), calibrator.calibrations(lists.users)
-    sharp = np.array([one.temperature for one in each])
-    lower, upper = np.empty(scores.shape[:2]), np.empty(scores.shape[:2])
-    for temperature in np.unique(sharp):  # one, unless known and new people are asked at once
-        mine = np.flatnonzero(sharp == temperature)
-        some = scores if len(mine) == len(sharp) else scores[mine]
-        lower[mine], upper[mine] = criterion_bounds(some, by.criterion([each[n] for n in mine]))
-    rated = np.repeat(np.arange(len(lists.users)), lists.users.counts()), lists.users.rows.columns
+    """Return bounds of the objective for all items, both (B, M)."""
+    if objective.rank_by == "prediction":
+        lower = objective.unit_scores(scores.means(objective.unit))
+        return lower, lower + 2 * MEAN_SLACK * max(1.0, objective.personalization)
+    all_scores, calibrations = scores.scores(), calibrator.calibrations(scores.users)
+    temperatures = np.array([calibration.temperature for calibration in calibrations])
+    lower, upper = np.empty(all_scores.shape[:2]), np.empty(all_scores.shape[:2])
+    for temperature in np.unique(temperatures):  # new users may have another one
+        numbers = np.flatnonzero(temperatures == temperature)
+        part = all_scores if len(numbers) == len(temperatures) else all_scores[numbers]
+        criterion = objective.criterion([calibrations[number] for number in numbers])
+        lower[numbers], upper[numbers] = criterion_bounds(part, criterion)
+    # Ratings that are known have a calibration of their own.
+    numbers = np.repeat(np.arange(len(scores.users)), scores.users.counts())
+    rated = numbers, scores.users.rows.columns
     lower[rated], upper[rated] = -np.inf, np.inf
     return lower, upper
 
 
-# -- by interactions ---------------------------------------------------------------------------
-_FEWEST = 48  # candidates that are rated at first
-_CELLS = 1 << 19  # that are rated at once
-_LEAST_EACH = 1 << 10  # scores of a person, by which the number of people at once is reckoned
-_PEOPLE = 256  # of whom chances are held at once
-_SLACK = 1 + 1e-6  # chances may add up to a little more than 1; an equal one may have a lower index
+# -- by interactions -------------------------------------------------------------------------------
+
+_MIN_CANDIDATES = 48  # most likely items whose ratings are predicted first
+_MAX_PAIRS = 1 << 19  # whose ratings are predicted at a time
+_MIN_SCORES_PER_USER = 1 << 10  # to limit the number of users of a batch
+_USERS_AT_A_TIME = 256  # whose interaction probabilities are held
+_SLACK = 1 + 1e-6  # probabilities may add up to a little more than 1
 
 
 @dataclass(frozen=True)
 class InteractionRanker:
-    """By what is picked, or picked and liked."""
+    """Ranks by P(next interaction)^a · P(liked)^b, with a and b from `balance`."""
 
     scorer: Scorer
     calibrator: Calibrator
-    model: InteractionModel
-    by: Objective
-    balance: float
+    objective: Objective
+    candidates: Candidates
     n: int
-    allowed: Candidates
+    balance: float
     popularity_penalty: float = 0.0
-    """How much an item's probability for a user without interactions counts against it."""
+    """Power of the probability for a user without interactions, by which scores are divided."""
 
     @property
-    def scores_each(self) -> int:
-        # Some two thousand people share a reading of the tables, if the catalog is not too large.
-        return max(_LEAST_EACH, len(self.allowed.items) // 16)
+    def scores_per_user(self) -> int:
+        # About two thousand users share a pass over the tables, if there are not too many items.
+        return max(_MIN_SCORES_PER_USER, len(self.candidates.allowed) // 16)
 
-    def lists(self, users: Entities) -> tuple[RankedItems, IntArray]:
-        # What is excluded because it was seen has no chance already.
-        ranked = log_chances(self.scorer, self.model, users, left_out=self.allowed.exclude_seen)
-        ranked[:, ~self.allowed.shown] = -np.inf
-        ranked -= self._penalties
-        make = self._picked_and_liked
+    def rank(self, users: Entities) -> RankedItems:
+        # The probability of known items, if they are excluded, is 0 already.
+        logs = self.scorer.interaction_log_probabilities(
+            users, exclude_known=self.candidates.exclude_seen
+        )
+        logs[:, ~self.candidates.items()] = -np.inf
+        logs -= self._penalties
         if not self.scorer.fitted.predicts_ratings or self.balance == 0:
-            make = self._picked
-        return make(ranked, users), self.allowed.hidden(users)
+            return self._rank_by_interaction(logs, users)
+        return self._rank_by_both(logs, users)
 
-    def _picked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
-        """By the choice alone; ratings are said of what is listed."""
-        which, items = _cells(ranked, nth_largest(ranked, self.n), _above(ranked))
-        scores = np.exp(ranked[which, items].astype(np.float64))
-        order = first_of_each(self.n, which, items, scores)
-        which, items, scores = which[order], items[order], scores[order]
-        chances = self._honest(users, which, items)
-        picks = scores * np.exp(self._penalties[items])
-        return RankedItems(which, items, scores, self._means(chances), chances, picks)
+    def _rank_by_interaction(self, logs: ScoreArray, users: Entities) -> RankedItems:
+        """Rank by the probability of an interaction alone."""
+        user, items = _pairs_between(logs, nth_largest(logs, self.n))
+        scores = np.exp(logs[user, items].astype(np.float64))
+        best = _first_n(self.n, user, items, scores)
+        user, items, scores = user[best], items[best], scores[best]
+        probabilities = self._rating_probabilities(users, user, items)
+        interactions = scores * np.exp(self._penalties[items])
+        means = self._means(probabilities)
+        return RankedItems(user, items, scores, means, probabilities, interactions)
 
-    def _picked_and_liked(self, ranked: ScoreArray, users: Entities) -> RankedItems:
-        """The likeliest are rated; then all that could still come into the list."""
-        least = nth_largest(ranked, max(_FEWEST, 2 * self.n))
-        likeliest = self._rated(ranked, users, *_cells(ranked, least, _above(ranked)))
-        reach = self._reach(likeliest, len(users)).astype(np.float32)
-        more = self._rated(ranked, users, *_cells(ranked, np.nextafter(reach, -np.inf), least))
-        every = RankedItems.joined([likeliest, more])
-        return every.take(first_of_each(self.n, every.which, every.items, every.scores))
+    def _rank_by_both(self, logs: ScoreArray, users: Entities) -> RankedItems:
+        """Predict ratings of the most likely items, then of all that may still be listed."""
+        lowest = nth_largest(logs, max(_MIN_CANDIDATES, 2 * self.n))
+        first = self._rank_pairs(logs, users, *_pairs_between(logs, lowest))
+        needed = self._needed_log_probability(first, len(users)).astype(np.float32)
+        others = _pairs_between(logs, np.nextafter(needed, -np.inf), lowest)
+        return RankedItems.concat([first, self._rank_pairs(logs, users, *others)]).best(self.n)
 
-    def _rated(
-        self, ranked: ScoreArray, users: Entities, which: IntArray, items: IntArray
+    def _rank_pairs(
+        self, logs: ScoreArray, users: Entities, user: IntArray, items: IntArray
     ) -> RankedItems:
-        """The lists of people among some cells."""
-        if len(which) <= _CELLS:
-            return self._some_rated(ranked, users, which, items)
-        parts = [RankedItems.none(len(self.by.scale))]
-        for first in range(0, len(which), _CELLS):
-            mine = slice(first, first + _CELLS)
-            parts.append(self._some_rated(ranked, users, which[mine], items[mine]))
-        every = RankedItems.joined(parts)
-        return every.take(first_of_each(self.n, every.which, every.items, every.scores))
+        """Rank items among some pairs."""
+        parts = [RankedItems.empty(len(self.objective.scale))]
+        for first in range(0, len(user), _MAX_PAIRS):
+            part = slice(first, first + _MAX_PAIRS)
+            parts.append(self._score_pairs(logs, users, user[part], items[part]))
+        return RankedItems.concat(parts).best(self.n)
 
-    def _some_rated(
-        self, ranked: ScoreArray, users: Entities, which: IntArray, items: IntArray
+    def _score_pairs(
+        self, logs: ScoreArray, users: Entities, user: IntArray, items: IntArray
     ) -> RankedItems:
-        if not len(which):
-            return RankedItems.none(len(self.by.scale))
-        asked, local = users, which
+        local_users, local = users, user
         if len(users) > 1:
-            numbers, local = np.unique(which, return_inverse=True)
-            asked = users.take(numbers)
-        chances = self._honest(asked, local, items)
-        logs = ranked[which, items].astype(np.float64)
+            numbers, local = np.unique(user, return_inverse=True)
+            local_users = users.take(numbers)
+        probabilities = self._rating_probabilities(local_users, local, items)
+        pair_logs = logs[user, items].astype(np.float64)
         with np.errstate(divide="ignore"):
-            liked = np.log(self.by.probability_of_liking(chances))
-        scores = np.exp(self._pick_power * logs + self._like_power * liked)
-        order = first_of_each(self.n, which, items, scores)
-        which, items, chances = which[order], items[order], chances[order]
-        picks = np.exp(logs[order] + self._penalties[items])
-        return RankedItems(which, items, scores[order], self._means(chances), chances, picks)
+            liked = np.log(self.objective.like_probabilities(probabilities))
+        scores = np.exp(self._interaction_power * pair_logs + self._like_power * liked)
+        interactions = np.exp(pair_logs + self._penalties[items])
+        means = self._means(probabilities)
+        return RankedItems(user, items, scores, means, probabilities, interactions)
 
-    def _reach(self, listed: RankedItems, people: int) -> FloatArray:
-        """The log P(picked next) that an item needs to come into each person's list. (people,)."""
-        counts = np.bincount(listed.which, minlength=people)
-        full = counts == self.n
-        worst = np.zeros(people)
-        worst[full] = listed.scores[np.cumsum(counts)[full] - 1]
+    def _needed_log_probability(self, ranked: RankedItems, n_users: int) -> FloatArray:
+        """Return the log probability of an interaction that a further item needs, (B,)."""
+        counts = np.bincount(ranked.user, minlength=n_users)
+        is_full = counts == self.n
+        worst = np.zeros(n_users)
+        worst[is_full] = ranked.scores[np.cumsum(counts)[is_full] - 1]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(worst / _SLACK) / self._pick_power)
+            return np.asarray(np.log(worst / _SLACK) / self._interaction_power)
 
     @cached_property
     def _penalties(self) -> ScoreArray:
-        """What is taken from log P(picked next) of each item. (M,)."""
-        return np.float32(self.popularity_penalty) * self.model.base_log_probabilities
+        """Penalty of each item's log probability, (M,)."""
+        model = self.scorer.fitted.interaction_model
+        assert model is not None
+        return np.float32(self.popularity_penalty) * model.base_log_probabilities
 
     @property
-    def _pick_power(self) -> float:
+    def _interaction_power(self) -> float:
         return min(1.0, 2 - 2 * self.balance)
 
     @property
     def _like_power(self) -> float:
         return min(1.0, 2 * self.balance)
 
-    def _honest(self, users: Entities, which: IntArray, items: IntArray) -> FloatArray:
+    def _rating_probabilities(self, users: Entities, user: IntArray, items: IntArray) -> FloatArray:
+        """Return calibrated distributions of pairs, (n, K)."""
         if not self.scorer.fitted.predicts_ratings:
-            return np.ones((len(which), 1))
-        context = self.scorer.fitted.context
+            return np.ones((len(user), 1))
+        query = Query.of_users(self.scorer.fitted.context, users, user, items)
         if len(users) == 1 and self.scorer.fitted.axes == ("user",):
-            # One state and one product for both rounds, and for the person's next question.
-            shown, leave_out = np.flatnonzero(self.allowed.shown), not self.allowed.exclude_seen
-            scores = self.scorer.item_scores(users, shown, leave_one_out=leave_out)
-            query = Query.of_users(context, users, which, items)
-            return self.calibrator.apply(scores.probabilities(which, items), query)
-        query = Query.of_users(context, users, which, items)
+            # All items at once, for both rounds and for the user's next request.
+            candidates = np.flatnonzero(self.candidates.items())
+            leave_one_out = not self.candidates.exclude_seen
+            scores = self.scorer.item_scores(users, candidates, leave_one_out=leave_one_out)
+            return self.calibrator.apply(scores.probabilities(user, items), query)
         return self.calibrator.apply(self.scorer.rating_probabilities(query), query)
 
-    def _means(self, chances: FloatArray) -> FloatArray:
-        return means_of(chances, self.by.scale.array())
+    def _means(self, probabilities: FloatArray) -> FloatArray:
+        return expected_ratings(probabilities, self.objective.scale.array())
 
 
-def log_chances(
-    scorer: Scorer, model: InteractionModel, users: Entities, *, left_out: bool = True
-) -> ScoreArray:
-    """log P(picked next) of every item for some people. Returns (B, M)."""
-
-    def made() -> list[ScoreArray]:
-        return [model.log_probabilities(known_interactions(scorer, users), exclude_known=left_out)]
-
-    return made()[0] if len(users) > 1 else scorer.cached(users, made, left_out)[0].copy()
-
-
-def with_picks(lists: TopN, scorer: Scorer, users: Entities, *, left_out: bool) -> TopN:
-    """The same lists with the chance of each item to be picked next, where it was not asked yet."""
-    top, model = lists.top, scorer.fitted.interaction_model
-    if model is None or not np.isnan(top.picks).any():
-        return lists
-    picks = np.empty(len(top.items))
-    for first in range(0, len(users), _PEOPLE):
-        mine = slice(*np.searchsorted(top.which, [first, first + _PEOPLE]))
-        logs = log_chances(scorer, model, _part(users, first, _PEOPLE), left_out=left_out)
-        picks[mine] = np.exp(logs[top.which[mine] - first, top.items[mine]].astype(np.float64))
-    return lists._replace(top=top._replace(picks=picks))
+def _interaction_probabilities(
+    scorer: Scorer, users: Entities, top: RankedItems, exclude_seen: bool
+) -> FloatArray:
+    """Return the probability of an interaction of each listed item, (n,)."""
+    out = np.empty(len(top.items))
+    for start in range(0, len(users), _USERS_AT_A_TIME):
+        entries = slice(*np.searchsorted(top.user, [start, start + _USERS_AT_A_TIME]))
+        batch = _batch(users, start, _USERS_AT_A_TIME)
+        logs = scorer.interaction_log_probabilities(batch, exclude_known=exclude_seen)
+        pairs = top.user[entries] - start, top.items[entries]
+        out[entries] = np.exp(logs[pairs].astype(np.float64))
+    return out
 
 
-def known_interactions(scorer: Scorer, users: Entities) -> InteractionRows:
-    """Return what is known of people, users of the data or new ones."""
-    rows = InteractionRows.from_rows(users.rows)
-    if scorer.fitted.context.weights is None:
-        return rows
-    weights = rows.weights.copy()  # 1 for an interaction that the context does not hold
-    for number, user in enumerate(users.index.tolist()):
-        if user >= 0:
-            own = slice(rows.indptr[number], rows.indptr[number + 1])
-            weights[own] = scorer.interactions.weights_of(user, rows.columns[own])
-    return rows.with_weights(weights)
-
-
-def _cells(ranked: ScoreArray, low: ScoreArray, high: ScoreArray) -> tuple[IntArray, IntArray]:
-    """Whose and which items have a chance from low (B,) on and below high (B,)."""
-    low = np.maximum(low, np.finfo(np.float32).min)  # -∞ is no chance
-    return cells_between(ranked, low, high, expected=len(ranked) * _FEWEST)
-
-
-def _above(ranked: ScoreArray) -> ScoreArray:
-    return np.full(len(ranked), np.inf, np.float32)
+def _pairs_between(
+    logs: ScoreArray, low: ScoreArray, high: ScoreArray | None = None
+) -> tuple[IntArray, IntArray]:
+    """Return users and items of scores from low (B,) up to, and without, high (B,)."""
+    low = np.maximum(low, np.finfo(np.float32).min)  # -∞ is a probability of 0
+    high = np.full(len(logs), np.inf, np.float32) if high is None else high
+    return cells_between(logs, low, high, expected=len(logs) * _MIN_CANDIDATES)

@@ -52,6 +52,5 @@ class CFNADERecommender(Recommender, Parameters):  # type: ignore[misc]
     def _predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Return the expected ratings of pairs, (n,); indices beyond those of training are new."""
         user_ids = np.where(users < self.num_users, users, UNKNOWN_ID)
-        return self.model.predictor_.predict(
-            user_ids, np.where(items < self.num_items, items, UNKNOWN_ID)
-        )
+        item_ids = np.where(items < self.num_items, items, UNKNOWN_ID)
+        return self.model.predict(user_ids, item_ids, unknown="mean")

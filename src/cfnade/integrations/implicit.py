@@ -18,7 +18,7 @@ from cfnade.data.validate import build
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import DataError, PredictionError
 from cfnade.implicit import InteractionModel, InteractionRows
-from cfnade.inference.similarity import POPULAR
+from cfnade.inference.similarity import POPULARITY
 
 ScoreArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class ImplicitRecommender:
         single = csr_matrix((once, (rows, item_ids)), (len(item_ids), self._user_items.shape[1]))
         model = self._interactions
         logs = model.log_probabilities(self._rows(single))
-        scores = self._full(logs - (1 - POPULAR) * model.base_log_probabilities)
+        scores = self._full(logs - (1 - POPULARITY) * model.base_log_probabilities)
         scores[rows, item_ids] = np.inf
         return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items, None)
 

@@ -46,16 +46,16 @@ class CFNADEScorer(Component[ItemList], Trainable):
         """Return the items with scores."""
         query = RecQuery.create(query)
         numbers = items.numbers(vocabulary=self.items, missing="negative")
-        predictor, is_known = self.model.predictor_, numbers >= 0
+        is_known = numbers >= 0
         scores = np.full(len(items), np.nan)
         user, history = self._resolve_user(query)
         if history is None:
             user_ids = np.full(np.count_nonzero(is_known), user)
-            scores[is_known] = predictor.predict(user_ids, numbers[is_known])
+            scores[is_known] = self.model.predict(user_ids, numbers[is_known], unknown="mean")
         else:
             histories = {"user": history}
-            scores[is_known] = predictor.predict(
-                "user", numbers[is_known].tolist(), histories=histories
+            scores[is_known] = self.model.predict(
+                "user", numbers[is_known].tolist(), histories=histories, unknown="mean"
             )
         return ItemList(items, scores=scores)
 

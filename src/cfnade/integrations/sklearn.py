@@ -50,7 +50,7 @@ class CFNADERegressor(RegressorMixin, BaseEstimator, Parameters):  # type: ignor
         check_is_fitted(self)
         users, items = self._columns(validate_data(self, X, dtype=None, reset=False))
         ids = ids_of(users, self.user_kind_), ids_of(items, self.item_kind_)
-        return self.model_.predictor_.predict(*ids)
+        return self.model_.predict(*ids, unknown="mean")
 
     def _columns(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         names = list(getattr(self, "feature_names_in_", ()))

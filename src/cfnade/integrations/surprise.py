@@ -29,16 +29,17 @@ class CFNADEAlgo(AlgoBase, Parameters):  # type: ignore[misc]
     def estimate(self, u: int | str, i: int | str) -> tuple[float, dict[str, Any]]:
         """Return the expected rating and the probability of each value; ids may be unknown."""
         cell = [_id_of(u)], [_id_of(i)]
-        probabilities = self.model.predictor_.predict_proba(*cell)[0]
+        probabilities = self.model.predict_proba(*cell, unknown="mean")[0]
         values = map(float, self.model.classes_)
         details = {"probabilities": dict(zip(values, probabilities.tolist(), strict=True))}
-        return float(self.model.predictor_.predict(*cell)[0]), details
+        return float(self.model.predict(*cell, unknown="mean")[0]), details
 
     def test(self, testset: Any, verbose: bool = False) -> list[Prediction]:
         """Return the estimates of all pairs of a test set."""
         users = [self._inner(self.trainset.to_inner_uid, uid) for uid, _, _ in testset]
         items = [self._inner(self.trainset.to_inner_iid, iid) for _, iid, _ in testset]
-        estimates = self.model.predictor_.predict(users, items).clip(*self.trainset.rating_scale)
+        estimates = self.model.predict(users, items, unknown="mean")
+        estimates = estimates.clip(*self.trainset.rating_scale)
         predictions = [
             Prediction(*cell, estimate, {"was_impossible": False})
             for cell, estimate in zip(testset, estimates.tolist(), strict=True)

@@ -28,6 +28,7 @@ from cfnade.checkpoint.folder import folder_version, resolve_file
 from cfnade.checkpoint.manifest import MANIFEST, read_manifest
 from cfnade.exceptions import CfnadeError, PredictionError
 from cfnade.inference.predictor import Predictor
+from cfnade.inference.ranking_options import RankingOptions
 from cfnade.server.errors import ApiError
 from cfnade.server.item_map import FloatArray, item_map
 from cfnade.server.sample_profiles import sample_profiles
@@ -123,22 +124,23 @@ class LoadedModel:
         predictor, fitted = self.predictor, self.predictor.fitted
         predictor.genres  # noqa: B018  # cached when first read
         item, first = predictor.items.raw(0), np.zeros(1, np.int64)
-        users: list[dict[str, Any]] = []
-        if fitted.takes_histories:
-            users.append({"history": {item: predictor.scale.values[0]}})
+        users = []
         if fitted.has_context:
-            users.append({"user": predictor.users.raw(0)})
+            users.append(predictor.resolve_user(predictor.users.raw(0)))
         if fitted.needs_times:
-            if fitted.has_context:
-                predictor.predicted(first, **users[-1], timestamp=0)
-        else:
-            with suppress(PredictionError):  # a model without vectors of items
-                predictor.similar_items(item, n=1)
             for user in users:
-                predictor.ranked(**user, n=1)
+                predictor.predict_items(user, first, timestamp=0)
+        else:
+            if fitted.takes_histories:
+                history = {item: predictor.scale.values[0]}
+                users.append(predictor.resolve_user(history=history))
+            with suppress(PredictionError):  # a model without vectors of items
+                predictor.similar_items(0, n=1)
+            for user in users:
+                predictor.recommend(user, RankingOptions(n=1))
                 if fitted.predicts_ratings:
-                    predictor.predicted(first, **user)
-                predictor.explain(item=item, **user)
+                    predictor.predict_items(user, first)
+                predictor.explain(user, 0)
         # Last, the indices of titles, which take longer than the rest.
         if predictor.catalog.titles is not None:
             predictor.catalog.certain("a")

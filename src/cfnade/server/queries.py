@@ -14,7 +14,7 @@ from cfnade.inference.histories import HistoryError, UserHistory, parse_history
 from cfnade.inference.predictor import Predictor
 from cfnade.inference.query import Entities
 from cfnade.inference.ranking_options import RankingOptions
-from cfnade.inference.results import UserTopN
+from cfnade.inference.results import TopN
 from cfnade.server.errors import ApiError
 from cfnade.server.model_registry import LoadedModel
 from cfnade.server.schemas import NewItem, RatingEntry, UserQuery
@@ -33,6 +33,10 @@ class ResolvedUser(NamedTuple):
     user: Any
     history: UserHistory | None
     ignored: list[Any]
+
+    def entities(self, predictor: Predictor) -> Entities:
+        """Return the user by index, with their ratings."""
+        return predictor.resolve_user(self.user, history=self.history)
 
 
 def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
@@ -123,7 +127,7 @@ def resolve_new_items(predictor: Predictor, items: list[NewItem]) -> dict[int | 
             raise ApiError(422, f"{field}: {new.item!r} comes twice; give each once", field=field)
         ratings[new.item] = [(entry.user_id, entry.rating) for entry in new.ratings]
     try:
-        return predictor.new_items(ratings)
+        return predictor.parse_new_items(ratings)
     except PredictionError as error:
         raise ApiError(422, str(error), field="new_items") from None
 
@@ -138,7 +142,7 @@ def rank_items(
     *,
     seen: Sequence[Any] = (),
     texts: bool = False,
-) -> tuple[UserTopN, list[Any]]:
+) -> tuple[TopN, list[Any]]:
     """Return the top-n items for a user, and the items of filters that are unknown.
 
     Args:
@@ -166,7 +170,7 @@ def rank_items(
             in_decades if candidates is None else [*set(in_decades).intersection(candidates)]
         )
     options["exclude_items"] = [*(options["exclude_items"] or ()), *seen] or None
-    return predictor.ranked(user.user, history=user.history, **options), unknown
+    return predictor.recommend(user.entities(predictor), RankingOptions(**options)), unknown
 
 
 # -- ratings -------------------------------------------------------------------------------------
@@ -207,7 +211,7 @@ def check_rating(predictor: Predictor, rating: float | None, field: str = "ratin
 def id_index(ids: IdIndex, text: str) -> int:
     """Return the index of an id as the store writes it; -1 if the model does not know it."""
     try:
-        raw = ids.typed(text)
+        raw = ids.parse(text)
     except PredictionError:
         return -1
     return ids.index(raw) if str(raw) == text else -1  # 007 is not 7

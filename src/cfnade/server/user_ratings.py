@@ -169,7 +169,7 @@ def _predict(
     if not predictor.fitted.takes_histories and not ratings:
         return None
     user = resolve_stored_user(predictor, user_id, ratings)
-    predicted = predictor.predicted(np.array([item]), user.user, history=user.history)
+    predicted = predictor.predict_items(user.entities(predictor), np.array([item]))
     in_model = user_index(predictor, user_id) >= 0
     return LoggedPrediction(float(predicted.predictions[0]), in_model, model.fingerprint)
 

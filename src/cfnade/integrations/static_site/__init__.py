@@ -110,6 +110,7 @@ def _describe(predictor: Predictor, weights: _Weights) -> dict[str, Any]:
     tables, context = fold_in_tables(predictor.fitted), predictor.fitted.context
     items, titles = tables.items, context.titles
     counts = predictor.item_counts[items]
+    new_user = predictor.resolve_user(history={})
     return {
         "format": FORMAT,
         "source": context.source,
@@ -130,7 +131,7 @@ def _describe(predictor: Predictor, weights: _Weights) -> dict[str, Any]:
         ],
         "calibration": _calibration(predictor, items, weights),
         "usual": weights.add(predictor.baseline[items]),
-        "stranger": weights.add(predictor.predicted(items, history={}).probabilities),
+        "stranger": weights.add(predictor.predict_items(new_user, items).probabilities),
     }
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from cfnade._typing import IntArray
 from cfnade.evaluation.rating_metrics import quantiles
 from cfnade.inference.predictor import Predictor
-from cfnade.inference.results import Predictions, UserTopN
+from cfnade.inference.results import Predictions, TopN
 from cfnade.server import schemas
 from cfnade.server.auth import CurrentPrincipal, require_own_data
 from cfnade.server.errors import ApiError, problem_responses
@@ -90,21 +90,18 @@ def predictions(model: LoadedModel, query: schemas.PredictionRequest) -> Row:
         reason = "this model uses no timestamps; leave timestamp out"
         raise ApiError(422, reason, field="timestamp")
     user = resolve_user(predictor, query)
+    entities = user.entities(predictor)
     new_items = resolve_new_items(predictor, query.new_items) if query.new_items else {}
     indices = find_items(predictor, [item for item in query.items if item not in new_items])
     indices = {item: index for item, index in indices.items() if index >= 0}
     rows = {}
     if indices:
-        result = predictor.predicted(
-            np.array([*indices.values()]),
-            user.user,
-            history=user.history,
-            timestamp=query.timestamp,
-        )
+        items = np.array([*indices.values()])
+        result = predictor.predict_items(entities, items, query.timestamp)
         rows = dict(zip(indices, prediction_rows(predictor, result), strict=True))
     for name in new_items.keys() & set(query.items):
         check_cancelled()
-        new = predictor.predicted_of_new(new_items[name], user.user, history=user.history)
+        new = predictor.predict_new_item(entities, new_items[name])
         (row,) = prediction_rows(predictor, new)
         rows[name] = row | {"item": name, "title": None, "baseline": None}
     return {
@@ -125,9 +122,8 @@ def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
     user = resolve_user(predictor, query)
     item = np.array([resolve_item(predictor, query.item)])
     (row,) = item_rows(predictor, item)
-    frame = predictor.explain(
-        item=row["item"], user=user.user, history=user.history, target=query.target
-    )
+    entities = user.entities(predictor)
+    frame = predictor.explain(entities, int(item[0]), query.target)
     lines = frame.to_dicts()
     contributions = [
         {name: value for name, value in line.items() if name in _CONTRIBUTION} for line in lines
@@ -137,7 +133,7 @@ def explanation(model: LoadedModel, query: schemas.ExplanationRequest) -> Row:
         row["interaction_probability"] = lines[0]["interaction_probability"] if lines else None
         contributions = [{"rating": None} | line for line in contributions]
     else:
-        result = predictor.predicted(item, user.user, history=user.history)
+        result = predictor.predict_items(entities, item)
         (row["prediction"],) = prediction_rows(predictor, result)
     return row | {"contributions": contributions}
 
@@ -147,13 +143,13 @@ def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
     user = resolve_user(predictor, query)
     found = find_items(predictor, query.exclude_items or [])
     excluded = np.array([index for index in found.values() if index >= 0], np.int64)
-    users = predictor.user_entities(user.user, history=user.history)
-    questions = predictor.interview.questions(users, query.n, excluded)
-    items = item_rows(predictor, questions.items, model.counts[questions.items])
-    rows = zip(items, questions.reductions.tolist(), strict=True)
+    entities = user.entities(predictor)
+    suggested = predictor.suggest_items_to_rate(entities, query.n, excluded)
+    items = item_rows(predictor, suggested.items, suggested.n_item_ratings)
+    rows = zip(items, suggested.reductions.tolist(), strict=True)
     return {
         "items": [row | {"uncertainty_reduction": _or_null(by)} for row, by in rows],
-        "uncertainty": _or_null(questions.unknown),
+        "uncertainty": _or_null(suggested.uncertainty),
         "unknown_items": [item for item, index in found.items() if index < 0],
         "ignored": user.ignored,
     }
@@ -162,10 +158,11 @@ def items_to_rate(model: LoadedModel, query: schemas.ItemsToRateRequest) -> Row:
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def ranking(model: LoadedModel, top: UserTopN) -> Row:
+def ranking(model: LoadedModel, top: TopN) -> Row:
     """Return a ranking as the service writes it."""
     rows = prediction_rows(model.predictor, top)
-    interactions = [None] * len(rows) if top.picks is None else top.picks.tolist()
+    probabilities = top.interaction_probabilities
+    interactions = [None] * len(rows) if probabilities is None else probabilities.tolist()
     genres = [model.metadata.genres[item] for item in top.items.tolist()]
     columns = zip(rows, top.scores.tolist(), interactions, genres, strict=True)
     items = [
@@ -175,12 +172,12 @@ def ranking(model: LoadedModel, top: UserTopN) -> Row:
     ]
     return {
         "items": items,
-        "n_hidden_items": top.n_hidden_items,
+        "n_hidden_items": int(top.n_hidden_items[0]),
         "min_ratings": top.min_ratings,
     }
 
 
-def prediction_rows(predictor: Predictor, result: Predictions | UserTopN) -> list[Row]:
+def prediction_rows(predictor: Predictor, result: Predictions | TopN) -> list[Row]:
     """Return predictions of items, with the baseline: how all users rated them.
 
     Column by column, which costs little for a list of 500. Null for a model without ratings.

@@ -122,8 +122,9 @@ def matches(model: LoadedModel, query: schemas.MatchRequest) -> Row:
 
 def similar_items(model: LoadedModel, item_id: str, n: int) -> Row:
     predictor = model.predictor
-    (row,) = item_rows(predictor, np.array([resolve_item_path(predictor, item_id)]))
-    frame = predictor.similar_items(row["item"], n=n)
+    index = resolve_item_path(predictor, item_id)
+    (row,) = item_rows(predictor, np.array([index]))
+    frame = predictor.similar_items(index, n)
     metric = "cosine" if predictor.fitted.interaction_model is None else "lift"
     return row | {"metric": metric, "items": frame.to_dicts()}
 
