@@ -1,7 +1,9 @@
-"""Raw tables from arrays, as a reader would give them."""
+"""Raw tables from arrays, as a reader would give them, and files to read."""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,20 @@ def item_texts(table: RawTable, kind: str) -> dict[Any, str]:
 def read(path: Path, options: LoadOptions) -> RawTable:
     """Return what `load` reads at a path, with the files of titles beside it."""
     return readers.read(path, options, companion_files(path))
+
+
+def zip_bytes(members: Mapping[str, bytes]) -> bytes:
+    """Return a zip archive of files by name."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files by name; return the path of the only one, or the folder."""
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder / next(iter(files)) if len(files) == 1 else folder

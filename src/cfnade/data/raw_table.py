@@ -239,10 +239,9 @@ def describe_items(
         if not trusted and pairs["item"].n_unique() < pairs.height:
             continue
         pairs = pairs.unique("item", keep="last", maintain_order=True)
-        if described is None:
-            described = pairs
-        else:
-            described = described.join(pairs, on="item", how="full", coalesce=True)
+        if described is not None:
+            pairs = described.join(pairs, on="item", how="full", coalesce=True)
+        described = pairs
     return described
 
 

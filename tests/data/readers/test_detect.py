@@ -6,14 +6,13 @@ import gzip
 import io
 import re
 import tarfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from tests.raw_tables import item_texts, read
+from tests.raw_tables import item_texts, read, write_files, zip_bytes
 
 from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.readers.files import HEAD
@@ -33,26 +32,11 @@ def _bytes(write: Callable[[io.BytesIO], object]) -> bytes:
     return out.getvalue()
 
 
-def _zip(**members: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return out.getvalue()
-
-
 def _tar() -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("a"))
     return out.getvalue()
-
-
-def _write(files: dict[str, bytes], folder: Path) -> Path:
-    for name, data in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder / next(iter(files)) if len(files) == 1 else folder
 
 
 @pytest.mark.parametrize(
@@ -63,7 +47,7 @@ def _write(files: dict[str, bytes], folder: Path) -> Path:
             "comma-separated text with header: userId, movieId, rating, timestamp",
         ),
         ({"x": gzip.compress(CSV)}, "comma-separated text with header: userId"),
-        ({"x.zip": _zip(**{"a.csv": CSV})}, "comma-separated text with header: userId"),
+        ({"x.zip": zip_bytes({"a.csv": CSV})}, "comma-separated text with header: userId"),
         ({"ratings.csv": CSV, "README.md": b"# a\n"}, "comma-separated text with header: userId"),
         ({"ratings.dat": DAT}, r"MovieLens files \(ratings\.dat\)"),
         ({"other.dat": DAT}, '"::"-separated text without header: user, item, rating, time in co'),
@@ -73,7 +57,7 @@ def _write(files: dict[str, bytes], folder: Path) -> Path:
         ({"r.bin": _bytes(FRAME.write_parquet)}, "Parquet table"),
         ({"r.bin": _bytes(FRAME.write_ipc)}, r"Arrow \(Feather\) table"),
         ({"r.csv": CSV, "movies.csv": b"1,Toy Story,Comedy\n"}, "comma-separated text with head"),
-        ({"r.zip": _zip(**{"r.parquet": _bytes(FRAME.write_parquet)})}, "Parquet table"),
+        ({"r.zip": zip_bytes({"r.parquet": _bytes(FRAME.write_parquet)})}, "Parquet table"),
         (
             {"r.csv": CSV.replace(b",", b";"), "items.csv": b"isbn;name\n1;a\n"},
             "semicolon-separated",
@@ -83,7 +67,7 @@ def _write(files: dict[str, bytes], folder: Path) -> Path:
 def test_formats_are_recognised_and_said(
     files: dict[str, bytes], words: str, tmp_path: Path
 ) -> None:
-    columns = read(_write(files, tmp_path), LoadOptions())
+    columns = read(write_files(tmp_path, files), LoadOptions())
     recognised = columns.description
     assert re.match(words, recognised), recognised
     assert len(build(columns, LoadOptions())) >= 2
@@ -98,7 +82,7 @@ def test_formats_are_recognised_and_said(
             {"mv_0000001.txt": NETFLIX, "u.data": b"1\t2\t3\t4\n"},
             r"the Netflix Prize's files, u\.da",
         ),
-        ({"x.zip": _zip(**{"a.csv": CSV, "b.csv": CSV})}, r"a\.csv, b\.csv; unpack it and give"),
+        ({"x.zip": zip_bytes({"a.csv": CSV, "b.csv": CSV})}, r"a\.csv, b\.csv; unpack it and give"),
         (
             {"notes.txt": b"hello\n", "b.bin": b"\0\1"},
             r"none of its 2 files is recognized as ratings: b\.bin, notes\.txt\. MovieLens and Net",
@@ -123,7 +107,7 @@ def test_what_is_not_recognised_is_listed_with_a_remedy(
     files: dict[str, bytes], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read(_write(files, tmp_path), LoadOptions())
+        read(write_files(tmp_path, files), LoadOptions())
 
 
 def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Path) -> None:
@@ -132,7 +116,7 @@ def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Pat
         data = f"user,item,rating,name{padding}\n{row * 1100}".encode()
         if data[HEAD] == "é".encode()[1]:
             break
-    path = _write({"r.csv": data, "items.csv": b"isbn;name\n1;a\n"}, tmp_path)
+    path = write_files(tmp_path, {"r.csv": data, "items.csv": b"isbn;name\n1;a\n"})
     assert (
         read(path, LoadOptions()).description
         == "comma-separated text with header: user, item, rating"
@@ -152,7 +136,7 @@ def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Pat
 def test_given_columns_are_obeyed_in_every_format(
     files: dict[str, bytes], said: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = _write(files, tmp_path)
+    path = write_files(tmp_path, files)
     straight = read(path, LoadOptions())
     swapped = read(path, LoadOptions(**said))
     assert list(swapped.frame["user"]) == list(straight.frame["item"])
@@ -172,7 +156,7 @@ def test_given_columns_are_obeyed_in_every_format(
 def test_bad_lines_of_published_sets_are_left_out_too(
     files: dict[str, bytes], tmp_path: Path
 ) -> None:
-    path = _write(files, tmp_path)
+    path = write_files(tmp_path, files)
     columns = read(path, LoadOptions(skip_bad_lines=True))
     said = columns.description
     assert list(columns.frame["user"]) == [1, 2]
@@ -182,12 +166,12 @@ def test_bad_lines_of_published_sets_are_left_out_too(
 
 def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:
     files = {"ratings.csv": b"1,10,5\n2,10,4\n", "people.csv": b"1,25,engineer\n2,30,4\n"}
-    path = _write(files, tmp_path)
+    path = write_files(tmp_path, files)
     assert list(read(path, LoadOptions(skip_bad_lines=True)).frame["item"]) == [10, 10]
 
 
 def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
-    path = _write({"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"}, tmp_path)
+    path = write_files(tmp_path, {"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"})
     with pytest.raises(DataError, match="skip_bad_lines=True is not for Netflix Prize files"):
         read(path, LoadOptions(skip_bad_lines=True))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from tests.raw_tables import zip_bytes
 
 from cfnade.data.readers.files import open_source
 from cfnade.exceptions import DataError
@@ -21,20 +22,12 @@ from cfnade.exceptions import DataError
 TEXT = b"1,2,5\n" * 3000
 
 
-def _zip(members: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return out.getvalue()
-
-
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "xz": lzma.compress,
     "bz2": bz2.compress,
     "zstd": zstandard.ZstdCompressor().compress,
-    "zip": lambda data: _zip({"r.csv": data}),
+    "zip": lambda data: zip_bytes({"r.csv": data}),
 }
 
 
@@ -74,7 +67,7 @@ def test_something_after_the_stream_is_refused(kind: str, tmp_path: Path) -> Non
 
 def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
     members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
-    (tmp_path / "ml-1m.zip").write_bytes(_zip(members))
+    (tmp_path / "ml-1m.zip").write_bytes(zip_bytes(members))
     source = open_source(tmp_path / "ml-1m.zip")
     assert source.names == ["ml-1m/ratings.dat"]
     assert source.label("ml-1m/ratings.dat") == "ml-1m.zip/ml-1m/ratings.dat"
@@ -94,7 +87,7 @@ def test_a_damaged_member_is_noticed_by_its_checksum(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
-    data = bytearray(_zip({"r.csv": TEXT}))
+    data = bytearray(zip_bytes({"r.csv": TEXT}))
     data[6] |= 1  # the flag in the local header …
     data[data.index(b"PK\x01\x02") + 8] |= 1  # … and in the directory
     (tmp_path / "a.zip").write_bytes(data)
@@ -103,7 +96,7 @@ def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_several_files_inside_a_folder_must_be_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "a.zip").write_bytes(_zip({"a": TEXT, "b": TEXT}))
+    (tmp_path / "a.zip").write_bytes(zip_bytes({"a": TEXT, "b": TEXT}))
     with pytest.raises(DataError, match="a zip archive of 2 files; unpack it"):
         open_source(tmp_path).read("a.zip")
 
@@ -125,7 +118,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
             "there is no such file or folder; check the path",
         ),
         (lambda path: path.mkdir(), "holds no files"),
-        (lambda path: path.write_bytes(_zip({})), "holds no files"),
+        (lambda path: path.write_bytes(zip_bytes({})), "holds no files"),
         (lambda path: os.mkfifo(path), "is not a regular file"),
     ],
 )

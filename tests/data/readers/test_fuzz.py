@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,14 +43,6 @@ FRAME = pl.DataFrame(ROWS, schema=["user_id", "item_id", "rating", "timestamp"],
 TEXTS = FRAME.with_columns(pl.col("user_id").cast(pl.String), pl.col("item_id").cast(pl.String))
 
 
-def _zip(members: dict[str, str]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in members.items():
-            archive.writestr(zipfile.ZipInfo(name), text)
-    return out.getvalue()
-
-
 def _written(write: Callable[[io.BytesIO], object]) -> bytes:
     out = io.BytesIO()
     write(out)
@@ -66,7 +57,9 @@ FILES = {
     "ml-1m.inter": INTER.encode(),
     "combined_data_1.txt": COMBINED.encode(),
     "mv_0000001.txt": COMBINED[: COMBINED.index("2:")].encode(),
-    "ml.zip": _zip({"ml-1m/ratings.dat": DAT, "ml-1m/movies.dat": MOVIES_DAT, "ml-1m/README": "-"}),
+    "ml.zip": raw_tables.zip_bytes(
+        {"ml-1m/ratings.dat": DAT.encode(), "ml-1m/movies.dat": MOVIES_DAT.encode(), "README": b"-"}
+    ),
     "ratings.csv.gz": gzip.compress(CSV.encode(), mtime=0),
     "ratings.csv.xz": lzma.compress(CSV.encode()),
     "ratings.csv.bz2": bz2.compress(CSV.encode()),

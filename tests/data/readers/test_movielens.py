@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.raw_tables import read
+from tests.raw_tables import read, write_files, zip_bytes
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
@@ -63,28 +61,17 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
 }
 
 
-def _folder(members: dict[str, bytes], root: Path) -> Path:
-    for name, data in members.items():
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_bytes(data)
-    return root
-
-
-def _zip(members: dict[str, bytes], path: Path) -> Path:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    path.write_bytes(out.getvalue())
-    return path
-
-
 def _every_way(layout: str, root: Path) -> Iterator[Dataset]:
     members = LAYOUTS[layout]
     (root / "f").mkdir()
-    _folder(members, root / "f")
+    write_files(root / "f", members)
     main = next(name for name in members if name.rsplit("/")[-1] in ("u.data", *MAIN))
-    for path in (_zip(members, root / "z.zip"), root / "f", root / "f" / "ml", root / "f" / main):
+    for path in (
+        write_files(root, {"z.zip": zip_bytes(members)}),
+        root / "f",
+        root / "f" / "ml",
+        root / "f" / main,
+    ):
         yield build(read(path, LoadOptions()), LoadOptions())
 
 
@@ -110,14 +97,14 @@ def test_ratings_titles_and_genres_are_the_published_ones(layout: str, tmp_path:
 def test_genre_names_come_from_the_file_beside_if_there(tmp_path: Path) -> None:
     names = GENRES.replace("Comedy", "Komödie").split()
     listed = "".join(f"{name}|{i}\n" for i, name in enumerate(names)).encode("latin-1")
-    _folder({**LAYOUTS["100k"], "ml/u.genre": listed + b"\n"}, tmp_path)
+    write_files(tmp_path, {**LAYOUTS["100k"], "ml/u.genre": listed + b"\n"})
     ratings = build(read(tmp_path, LoadOptions()), LoadOptions())
     assert ratings.genres is not None
     assert ratings.genres[0] == "Komödie|Drama"
 
 
 def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
-    _folder(LAYOUTS["1m"], tmp_path)
+    write_files(tmp_path, LAYOUTS["1m"])
     assert read(tmp_path, LoadOptions()).description == "MovieLens files (ratings.dat, movies.dat)"
     lines = "".join(f"{i}\t1\t{1 + i % 5}\t7\n" for i in range(100_000))
     (tmp_path / "u.data").write_text(lines)
@@ -143,13 +130,13 @@ def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
 def test_a_broken_file_is_named_with_line_and_remedy(
     layout: str, name: str, data: bytes, message: str, tmp_path: Path
 ) -> None:
-    _folder({**LAYOUTS[layout], name: data}, tmp_path)
+    write_files(tmp_path, {**LAYOUTS[layout], name: data})
     with pytest.raises(DataError, match=message):
         read(tmp_path, LoadOptions())
 
 
 def test_two_sets_in_one_folder_are_an_error_that_names_both(tmp_path: Path) -> None:
-    _folder({**LAYOUTS["100k"], **LAYOUTS["1m"]}, tmp_path)
+    write_files(tmp_path, {**LAYOUTS["100k"], **LAYOUTS["1m"]})
     with pytest.raises(DataError, match=r"several files .*: ml/ratings\.dat, ml/u\.data; give the"):
         read(tmp_path, LoadOptions())
 
