@@ -29,17 +29,9 @@ _UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # above a bound: nano-, 
 _EXACT = 2.0**53  # beyond it a float no longer distinguishes neighbors
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30  # they and their sums fit into 32 bits
 _DATE = "a number nor a date such as 2005-09-06"
-_ALLOWED = {
-    **dict.fromkeys(("user", "item"), "integers or strings"),
-    **dict.fromkeys(("rating", "weight"), "numbers"),
-    "time": "dates, numbers or texts",
-}
+_ALLOWED = {"rating": "numbers", "weight": "numbers", "time": "dates, numbers or texts"}
 
-_TYPES = {
-    **dict.fromkeys(("user", "item"), ()),
-    **dict.fromkeys(("rating", "weight"), (pl.Boolean,)),
-    "time": (pl.Date, pl.Datetime),
-}
+_TYPES = {"rating": (pl.Boolean,), "weight": (pl.Boolean,), "time": (pl.Date, pl.Datetime)}
 """Types of columns that can be read beside numbers and strings."""
 
 _DATES = (
@@ -136,7 +128,11 @@ def parse_columns(
             column = column.cast(pl.String)
         try:
             dtype = column.dtype
-            if not (dtype.is_numeric() or dtype == pl.String or dtype.base_type() in _TYPES[role]):
+            if not (
+                dtype.is_numeric()
+                or dtype == pl.String
+                or dtype.base_type() in _TYPES.get(role, ())
+            ):
                 raise _wrong_type(role, column)
             if role in ("user", "item"):
                 parsed[role] = parse_ids(column, is_text=is_text)
@@ -216,8 +212,9 @@ def _wrong_type(role: str, column: pl.Series) -> DataError:
     fault = f"{noun} {str(column[0] if len(column) else None)[:40]!r} is of type {column.dtype}"
     if column.dtype == pl.Object:
         fault = "it holds values of several types, or of one that cannot be read"
+    allowed = _ALLOWED.get(role, "integers or strings")
     return DataError(
-        f"{fault}; this column must hold {_ALLOWED[role]}: convert it, or name another column"
+        f"{fault}; this column must hold {allowed}: convert it, or name another column"
     )
 
 

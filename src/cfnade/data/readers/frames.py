@@ -219,12 +219,18 @@ def _frame(columns: Mapping[Any, Any]) -> pl.DataFrame:
 
 def _series(name: str, column: Any) -> pl.Series:
     try:
+        if not isinstance(column, list | tuple | pl.Series) and hasattr(column, "to_numpy"):
+            column = column.to_numpy()
         if isinstance(column, np.ndarray):
-            column = _for_polars(column)
-        elif _are_numbers(column):
+            if column.dtype == object:
+                column = column.tolist()
+            elif column.dtype.kind == "M":
+                column = column.astype("datetime64[us]")
+            else:
+                text = column.dtype.kind == "S"
+                column = np.ascontiguousarray(np.char.decode(column) if text else column)
+        if isinstance(column, list | tuple) and _mixes_numbers(column):
             column = np.asarray(column)
-        elif not isinstance(column, list | tuple | pl.Series) and hasattr(column, "to_numpy"):
-            column = _for_polars(column.to_numpy())
         return pl.Series(name, column)
     except (*POLARS_ERRORS, TypeError, ValueError) as error:
         raise DataError(
@@ -233,22 +239,11 @@ def _series(name: str, column: Any) -> pl.Series:
         ) from error
 
 
-def _for_polars(column: np.ndarray[Any, Any]) -> Any:
-    if column.dtype == object:
-        values = column.tolist()
-        return np.asarray(values) if _are_numbers(values) else values
-    if column.dtype.kind == "M":
-        return column.astype("datetime64[us]")
-    return np.ascontiguousarray(np.char.decode(column) if column.dtype.kind == "S" else column)
-
-
-def _are_numbers(column: Any) -> bool:
+def _mixes_numbers(column: Sequence[Any]) -> bool:
     """Return whether integers and fractions meet: polars wants one type, NumPy finds it."""
-    kinds = set(map(type, column)) if isinstance(column, list | tuple) else set()
-    return len(kinds) > 1 and all(
-        issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
-        for kind in kinds
-    )
+    kinds = set(map(type, column))
+    numbers = (int, float, np.integer, np.floating)
+    return len(kinds) > 1 and all(issubclass(k, numbers) and k is not bool for k in kinds)
 
 
 def _first_line(error: BaseException) -> str:
