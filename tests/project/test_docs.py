@@ -6,22 +6,34 @@ import ast
 import importlib
 import io
 import json
+import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+import typer
 
 import cfnade
+from cfnade.cli import app
+from cfnade.data.synthetic import synthetic_interactions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
-RUN = ("how-to/integrate.md", "reference/python.md")
-"""Pages whose Python blocks run, one after another, beside a file ratings.csv."""
+NEEDS_ENGINES = "how-to/scale.md"
+"""Its block needs Ray and Spark; tests/distributed/test_batch_engines.py makes the same calls."""
+WITH_PYTHON = [
+    str(page.relative_to(DOCS))
+    for page in sorted(DOCS.rglob("*.md"))
+    if "```python" in page.read_text(encoding="utf-8") and page != DOCS / NEEDS_ENGINES
+]
 PRIVATE_WORDS = re.compile(
     r"\b(somebody|nobody|of whom|gone on with|goes on with|is told|are told|is said|by heart|"
     r"of late|made[- ]up|people who come back|whosoever|what is near|such a person|"
@@ -68,27 +80,75 @@ def without_numbers(text: str) -> list[str]:
     return [re.sub(r"[-\d.%█┌┐└┘─┬┴┼╞╪╡═ ]+", " ", line).strip() for line in text.splitlines()]
 
 
-@pytest.fixture
-def ratings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+TITLES = ("Alien (1979)", "Aliens (1986)", "Blade Runner (1982)", "Notting Hill (1999)")
+
+
+@pytest.fixture(scope="module")
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that the pages name, and a model trained on one of them."""
+    folder = tmp_path_factory.mktemp("docs")
     ratings = cfnade.synthetic(40, 25, 700, seed=5).ratings
-    triples = zip(ratings.users, ratings.items, ratings.values, strict=True)
-    rows = [f"{user + 1},{item + 1},{value:g}" for user, item, value in triples]
-    (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    titles = [*TITLES, *(f"Film {number} (2000)" for number in range(len(TITLES), 25))]
+    frame = pl.DataFrame(
+        {
+            "user": ratings.users + 1,
+            "item": np.where(ratings.items == 20, 480, ratings.items + 1),
+            "rating": ratings.values.astype(int),
+            "title": [titles[item] for item in ratings.items],
+        }
+    )
+    frame.write_csv(folder / "ratings.csv")
+    clicks = synthetic_interactions(users=60, items=20, per_user=8, seed=1).interactions
+    items = [f"p{item}" for item in clicks.items]
+    pl.DataFrame({"user": clicks.users + 1, "item": items}).write_csv(folder / "clicks.csv")
+    books = frame.unique("item", maintain_order=True)
+    books.select(pl.col("item"), "title").write_csv(folder / "books.csv")
+    model = cfnade.CFNADE(side="user", hidden=(8,), epochs=2, learn_interactions=True)
+    model.fit(frame).save(folder / "model")
+    return folder
 
 
-@pytest.mark.parametrize("page", RUN)
-@pytest.mark.usefixtures("ratings_folder")
-def test_python_blocks_run(page: str) -> None:
+def test_python_blocks_are_found() -> None:
+    assert len(WITH_PYTHON) >= 6
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_python_blocks_run(page: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a page run one after another, with `frame` and `ratings` as tables of a user."""
     if page == "how-to/integrate.md":
         pytest.importorskip("sklearn")
+    monkeypatch.chdir(data_folder)
     text = (DOCS / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 3
-    variables: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), variables)
+    if '"ml-100k"' in text and "CFNADE_DATA" not in os.environ:
+        pytest.skip("CFNADE_DATA names no folder with ml-100k")
+    columns = {"user": "customer", "item": "book", "rating": "stars"}
+    variables: dict[str, Any] = {
+        "cfnade": cfnade,
+        "frame": pl.read_csv("ratings.csv").rename(columns).drop("title"),
+        "ratings": cfnade.load("ratings.csv"),
+    }
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        with redirect_stdout(io.StringIO()):
+            exec(compile(block, page, "exec"), variables)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Yield the commands of cfnade in the code blocks of a page."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^(?:    |\$ )(?:.*\| )?(cfnade [a-z].*)$", text, re.MULTILINE):
+        yield re.split(r" (?:#|&&|\|) ", line)[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_commands_are_valid(page: Path) -> None:
+    for line in commands(page):
+        words = shlex.split(line, comments=True)[1:]
+        if words[0] == "compare":  # registered when it runs, as it imports the baselines
+            continue
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, [word for word in words if word != "…"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
