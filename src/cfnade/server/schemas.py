@@ -260,11 +260,13 @@ class GivenItems(BaseModel):
 
 
 class Prediction(CatalogItem):
-    prediction: float
-    std: float
-    median: float
-    interval: tuple[float, float] = Field(description="At least 80 % of the probability.")
-    probabilities: list[float] = Field(description="One for each value of the scale.")
+    """Null in a ranking by a model without ratings."""
+
+    prediction: float | None
+    std: float | None
+    median: float | None
+    interval: tuple[float, float] | None = Field(description="At least 80 % of the probability.")
+    probabilities: list[float] | None = Field(description="One for each value of the scale.")
     baseline: list[float] | None = Field(
         description="The same for all users: how the item was rated; null for a new item."
     )
@@ -274,20 +276,12 @@ class PredictionResponse(GivenItems):
     predictions: list[Prediction]
 
 
-class RecommendedItem(CatalogItem):
-    """Null stands for what the model does not predict."""
-
+class RecommendedItem(Prediction):
     rank: int
     score: float = Field(description="What the list is sorted by.")
     interaction_probability: float | None = Field(
         description="The probability to be the next interaction, of a ranking by interaction."
     )
-    prediction: float | None
-    std: float | None
-    median: float | None
-    interval: tuple[float, float] | None
-    probabilities: list[float] | None
-    baseline: list[float] | None
     genres: list[str]
 
 
