@@ -97,6 +97,6 @@ def test_a_model_that_knows_time_says_that_it_makes_no_lists(
 ) -> None:
     page = visit_to(urls["timed"]).page
     page.goto(urls["timed"])
-    expect(page.get_by_text("This model knows time and makes no lists")).to_be_visible()
+    expect(page.get_by_text("This model depends on timestamps")).to_be_visible()
     for part in ("#mine", "#known", "#films", "#ranking"):
         expect(page.locator(part)).to_be_hidden()

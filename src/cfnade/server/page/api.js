@@ -1,4 +1,4 @@
-// Talking to the service: time-outs, problems in plain words, and the key if one is asked for.
+// Requests to the service: time-outs, readable errors, and the key.
 
 import { byId } from "./dom.js";
 
@@ -63,7 +63,7 @@ try {
   // asked for again after a reload
 }
 
-/** One dialogue, however many requests wait for it. */
+/** Ask for the key once, however many requests wait for it. */
 function askForKey() {
   keyDialog ??= new Promise((resolve) => {
     const dialog = byId("key");

@@ -1,4 +1,4 @@
-// The page's door: ask what model is served, then put the parts together.
+// Entry point: load the description of the model, then mount the parts of the page.
 
 import { call } from "./api.js";
 import { byId, el, on, plural } from "./dom.js";
@@ -10,7 +10,7 @@ import { mountRatings, mountSignIn } from "./ratings_panel.js";
 import { mountRecommendations } from "./recommendations.js";
 import { openState } from "./state.js";
 
-/** Show what went wrong, with a way on; null takes it away. */
+/** Show an error with a button to try again; null hides it. */
 function showError(error, retry) {
   const box = byId("error");
   box.hidden = error === null;
@@ -60,7 +60,7 @@ async function start() {
   mountViews({ ...parts, begin: startRating });
 }
 
-/** The list, what was kept for later, and the map. */
+/** Mount the list, the saved items and the map. */
 function mountViews({ store, begin: startRating, ...parts }) {
   const showList = mountRecommendations({ store, ...parts });
   const showView = (view) => {
@@ -83,12 +83,12 @@ function mountViews({ store, begin: startRating, ...parts }) {
   count();
 }
 
-/** An item-based model knows the people of its training data only: the visitor names one. */
+/** For an item-based model, which knows users of its training data only, ask for a user id. */
 function mountKnown(store) {
   const { user } = store.state;
   const choose = async () => {
     const text = byId("known-id").value.trim();
-    // Ids may be numbers or texts that look like them: the model knows which.
+    // An id may be a number, or a text that looks like one.
     const number = /^-?\d{1,15}$/.test(text) ? Number(text) : text;
     try {
       await call("recommendations", { body: { user_id: number, n: 1 } });

@@ -30,6 +30,18 @@ export function debounce(work, wait) {
   };
 }
 
+/** One request at a time: next() aborts the one before and returns the signal of the new one. */
+export function latestOnly() {
+  let controller = new AbortController();
+  const abort = () => controller.abort();
+  const next = () => {
+    abort();
+    controller = new AbortController();
+    return controller.signal;
+  };
+  return { abort, next };
+}
+
 /** Put nodes into this order without moving the focused one: moving it would lose the focus. */
 export function arrange(parent, nodes) {
   for (const child of [...parent.children]) if (!nodes.includes(child)) child.remove();

@@ -1,4 +1,4 @@
-// "Why?": which of the known ratings and picks led to it, each left out in turn.
+// "Why?": how each rating or pick changes a prediction.
 
 import { call } from "./api.js";
 import { hiddenText, el, plural } from "./dom.js";

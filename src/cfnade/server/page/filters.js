@@ -1,9 +1,9 @@
-// What the list is asked to be: one knob, whose meaning follows what the model knows; genres and decades.
+// Ranking options: a knob whose meaning depends on the model, genres and decades.
 
 import { byId, el, on } from "./dom.js";
 
-// Each step changes about as many films as the one before: chances to be picked differ a
-// thousandfold, those to be liked hardly, so the steps towards liking lie close to 1.
+// Each step changes about as many films as the one before: probabilities of picks differ a
+// thousandfold, those of likes hardly, so the steps towards liking lie close to 1.
 const BALANCES = [0, 0.25, 0.5, 0.85, 0.93, 0.97, 0.99, 0.995, 1];
 const PERSONALIZATIONS = [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5]; // how much the personal part counts
 
@@ -35,10 +35,10 @@ const PERSONAL_KNOB = {
     })[knob] ?? `What you would rate differently from others counts ${PERSONALIZATIONS[knob + 4]} times.`,
 };
 
-/** Without ratings there is nothing to weigh. */
+/** The knob of a model; none without ratings. */
 const kindOf = ({ capabilities: { interactions, ratings } }) => (ratings ? (interactions ? BALANCE_KNOB : PERSONAL_KNOB) : null);
 
-/** The part of a request that says it; the middle says nothing. */
+/** Fields of a request; the middle of the knob is the default. */
 export function rankingOptions({ knob, genres, decades, thin, away }, model) {
   const kind = kindOf(model);
   return {
@@ -95,7 +95,7 @@ function mountKnob({ title, ends, sides, middle, note, range }, store) {
   show();
 }
 
-/** A filter that is on or off; of several of a kind any may fit. */
+/** A button for one genre or decade; several of a kind are alternatives. */
 function chip(kind, value, label, store) {
   const node = el("button", {}, label);
   node.show = () => node.setAttribute("aria-pressed", String(store.state[kind].includes(value)));

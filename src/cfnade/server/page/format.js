@@ -7,13 +7,13 @@ const CONFIDENCE = [
   [Infinity, "could go either way"],
 ];
 
-/** Of a model without ratings: one level, picked. */
+/** The scale of a model; without ratings it has one level. */
 export function makeScale({ capabilities: { ratings: starred }, scale }) {
   const values = starred ? scale : [1];
   const low = values[0];
   const high = values[values.length - 1];
   const span = high - low || 1;
-  // Of two equally near levels the upper one; 1e-9 forgives how binary fractions round.
+  // Of two equally near levels the upper one; 1e-9 allows for rounding.
   const nearest = (x) =>
     values.reduce((best, v) => (Math.abs(v - x) <= Math.abs(best - x) + 1e-9 ? v : best));
   return {
@@ -31,16 +31,16 @@ export function makeScale({ capabilities: { ratings: starred }, scale }) {
     from: (x, lo, hi) => nearest(low + ((x - lo) / (hi - lo || 1)) * span),
     text: (x) => String(Number(x.toFixed(2))),
     show: (x) => x.toFixed(span > 20 ? 0 : 1),
-    /** A change with its sign, to as many digits as the greatest of its company needs. */
+    /** A change with its sign; `limit` is the largest change shown beside it. */
     signed: (x, limit) => {
       const size = Math.abs(x).toFixed(limit < span / 40 ? 3 : span > 20 ? 1 : 2);
       return Number(size) === 0 ? "±0" : (x > 0 ? "+" : "−") + size;
     },
-    /** How sure, from the spread of the distribution beside the width of the scale. */
+    /** Certainty in words, from the standard deviation. */
     sure: (std) => CONFIDENCE.find(([limit]) => std / span < limit)[1],
-    /** What a rating is called aloud. */
+    /** A rating for screen readers. */
     spoken: (x) => `${Number(x.toFixed(2))} of ${high}`,
-    /** Somebody with these films, as the service takes them. */
+    /** A user with these films, as the service expects them. */
     person: (films) =>
       starred
         ? { ratings: films.map(({ item, rating }) => ({ item, rating })) }
@@ -48,8 +48,7 @@ export function makeScale({ capabilities: { ratings: starred }, scale }) {
   };
 }
 
-/** At most `most` bars: neighbouring levels of a long scale share one. Each with its chance for the
-    visitor and for people in general. */
+/** At most `limit` bars, for the visitor and for people in general; long scales share bars. */
 export function bars(values, probabilities, baseline, limit = 20) {
   const width = Math.ceil(values.length / limit);
   const groups = [];
@@ -63,7 +62,7 @@ export function bars(values, probabilities, baseline, limit = 20) {
   return groups;
 }
 
-// -- What an item is called, and what people do with it: film, book, song … or simply item.
+// -- Words for items and for what people do with them.
 
 const VERBS = {
   film: ["seen", "watch"],
@@ -95,13 +94,13 @@ export function itemWords({ item_name: noun }) {
   };
 }
 
-/** Put the words where the document has their names: <span data-word="many">. */
+/** Fill elements such as <span data-word="many">. */
 export function fillWords(words) {
   for (const node of document.querySelectorAll("[data-word]"))
     node.textContent = words[node.dataset.word];
 }
 
-// -- How an item is called on the page. "Matrix, The (1999)" reads The Matrix, 1999.
+// -- Titles. "Matrix, The (1999)" reads The Matrix, 1999.
 
 const ARTICLES = "The|A|An|Le|La|Les|L'|Il|Lo|El|Los|Las|Der|Die|Das|Un|Une";
 const TITLE_PARTS = new RegExp(`^(.+?)(?:, (${ARTICLES}))?((?: \\([^()]*\\))*?)(?: \\((\\d{4})\\))?$`);

@@ -1,8 +1,9 @@
-// Ratings in and out as files: our own CSV, and what Letterboxd, IMDb, Goodreads and MovieLens export.
+// Import and export of ratings: CSV, and exports of Letterboxd, IMDb, Goodreads and MovieLens.
 
 import { call } from "./api.js";
 import { announce, byId, el, on, plural } from "./dom.js";
 import { called } from "./format.js";
+import { predictionsOf } from "./recommendations.js";
 
 const MAX_FILE_SIZE = 8_000_000; // bytes
 const BATCH_SIZE = 500; // films in one question, as many as a list may have
@@ -47,7 +48,7 @@ async function textOf(selected) {
   return text;
 }
 
-// By a column that no other has: where a file comes from, and the scale that is used there.
+// Each source is recognised by a column that no other has.
 const SOURCES = [
   { name: "IMDb", by: "const", range: [1, 10] },
   { name: "Letterboxd", by: "letterboxd uri", range: [0.5, 5] },
@@ -57,7 +58,7 @@ const SOURCES = [
 const plain = (name) => name.trim().toLowerCase().replaceAll("_", "");
 
 /** Rows {item, title, year, rating, range} of a table; a range of null means the model's own.
-    Without stars every film is picked, whatever is said of it. */
+    Without stars every film counts as picked. */
 export function understand(lines, starred) {
   const head = (lines[0] ?? []).map(plain);
   const at = (...names) => names.map((name) => head.indexOf(name)).find((place) => place >= 0) ?? -1;
@@ -87,7 +88,7 @@ export function understand(lines, starred) {
 const withoutSeries = (title, source) =>
   source?.name === "Goodreads" ? title.replace(/\s*\([^()]*#[^()]*\)$/, "") : title;
 
-/** Goodreads writes 0 for a book on the shelf that was not rated: no fault of the line. */
+/** Goodreads writes 0 for a book that was not rated. */
 const unread = ({ rating }, source) => source?.name === "Goodreads" && rating === 0;
 
 function rangeOf(text) {
@@ -134,11 +135,10 @@ async function lookUp(rows, scale) {
 
 async function byIds(rows, scale) {
   const ids = rows.map(({ item }) => (/^-?\d{1,15}$/.test(item) ? Number(item) : item));
-  const queried = ids.filter((id) => id !== "");
+  const queried = ids.filter((id) => id !== "").map((item) => ({ item }));
   const itemsById = new Map();
   if (queried.length) {
-    const all = { candidate_items: queried, n: queried.length, exclude_seen: false, min_ratings: 0 };
-    const { items } = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    const { items } = await predictionsOf(scale.person([]), queried);
     for (const film of items) itemsById.set(film.item, film);
   }
   return rows.map(({ title }, at) => {
@@ -152,7 +152,7 @@ function titleAndYear({ title, year }) {
   return year || titleYear ? { title: rest, year: year ?? Number(titleYear) } : { title };
 }
 
-// -- telling --
+// -- report --
 
 function takeOver({ found, lost, bad }, source, { model, scale, store, words }) {
   const existing = store.state.sample === null ? store.state.ratings : []; // a sample gives way
@@ -241,7 +241,7 @@ export function decode(bytes) {
   }
 }
 
-// -- Ratings in a link: behind the #, which browsers keep to themselves.
+// -- Ratings in a link: after the #, which browsers do not send.
 
 const MAX_SHARED = 200; // ratings in one link
 const PREFIX = "#mine=";
@@ -298,7 +298,7 @@ async function openLink({ model, scale, store }) {
   try {
     content = unpack(location.hash.slice(PREFIX.length));
   } catch {
-    // cut off on its way: said below
+    // incomplete: reported below
   }
   history.replaceState(null, "", location.pathname); // a reload must not undo what follows
   const given = (Array.isArray(content?.films) ? content.films : [])
@@ -328,10 +328,9 @@ async function openLink({ model, scale, store }) {
 }
 
 async function titled(given, scale) {
-  const items = given.map(([item]) => item);
-  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
   try {
-    const response = await call("recommendations", { body: { ...scale.person([]), ...all } });
+    const films = given.map(([item]) => ({ item }));
+    const response = await predictionsOf(scale.person([]), films);
     const titles = new Map(response.items.map((film) => [film.item, film.title]));
     return given
       .filter(([item]) => titles.has(item))

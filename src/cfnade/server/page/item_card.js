@@ -1,6 +1,6 @@
 // One film of the list: its title, how well it suits the visitor, and what they can do with it.
 
-import { hiddenText, el, plural } from "./dom.js";
+import { hiddenText, el, latestOnly, plural } from "./dom.js";
 import { explain, times } from "./explanation.js";
 import { bars, called, named } from "./format.js";
 import { heart, ratingInput } from "./rating_input.js";
@@ -17,7 +17,7 @@ const STRENGTHS = [
   [0, "Weak match"],
 ];
 
-/** A list item with `show(film, former rank, tallest bar)`; onLike(film) asks for like ones. */
+/** A list item with `show(film, former rank, tallest bar)`; onLike(film) shows similar films. */
 export function makeCard(film, parts) {
   const { scale, store, model, words, personOf, onLike, onAway } = parts;
   const place = el("span", { class: "place" });
@@ -42,12 +42,8 @@ export function makeCard(film, parts) {
   card.menu = menu.button;
   card.film = film;
 
-  let controller = new AbortController();
-  why.fill = () => {
-    controller.abort();
-    controller = new AbortController();
-    explain(reasons, card.film, personOf(), parts, controller.signal);
-  };
+  const request = latestOnly();
+  why.fill = () => explain(reasons, card.film, personOf(), parts, request.next());
   card.show = (current, former, tallest) => {
     card.film = current;
     place.replaceChildren(String(current.rank), ...moved(former, current.rank));
@@ -79,7 +75,7 @@ function strengthOf(film, scale, tallest) {
   return [el("span", {}, text), bar, genres].filter(Boolean);
 }
 
-/** A button that shows what else can be done; it closes on a choice, on Escape and elsewhere. */
+/** A menu button; the menu closes on a choice, on Escape and on a click elsewhere. */
 function makeMenu(film, items) {
   const id = `menu-${(panels += 1)}`;
   const panel = el("div", { class: "menu", id, hidden: true }, ...items);
@@ -147,7 +143,7 @@ function disclosure(text, about) {
   return control;
 }
 
-/** How a film's place changed: nothing for the first list. */
+/** How the rank of a film changed. */
 function moved(former, rank) {
   if (former === null) return [el("small", { class: "up" }, "new")];
   if (former === rank) return [];
@@ -156,7 +152,7 @@ function moved(former, rank) {
   return [el("small", { class: word, "aria-hidden": "true" }, sign + by), hiddenText(` ${word} ${by}`)];
 }
 
-/** The expected rating, and how far it is from people's average. */
+/** The expected rating, and its difference from the average. */
 function scored(film, scale) {
   const difference = film.prediction - scale.mean(film.baseline);
   const texts = [scale.show(film.prediction), hiddenText(` expected, of ${scale.high}.`)];
@@ -183,14 +179,14 @@ function spread(film, scale) {
 
 const percent = (chance) => (chance < 0.005 ? "under 1" : Math.round(chance * 100));
 
-/** A chance among all films, which is small. */
+/** A small probability as a percentage. */
 export function share(chance) {
   const digits = chance < 0.00995 ? 2 : chance < 0.0995 ? 1 : 0;
   const size = chance < 0.00005 ? "under 0.01" : (100 * chance).toFixed(digits);
   return `${size}\u00a0%`;
 }
 
-/** Bars for the visitor, a line across each for people in general: what lies between is personal. */
+/** Bars for the visitor, with a line across each for people in general. */
 function drawChart(chart, film, scale, tallest) {
   const parts = bars(scale.values, film.probabilities, film.baseline);
   const size = (chance) => String(Math.min(chance / tallest, 1));
@@ -210,7 +206,7 @@ function drawChart(chart, film, scale, tallest) {
   chart.setAttribute("aria-label", all);
 }
 
-/** One bar, beside that of the likeliest film. */
+/** One bar, relative to the most likely film. */
 function drawShare(chart, size, words) {
   const bar = el("i");
   bar.style.setProperty("--size", String(size));

@@ -1,19 +1,20 @@
-// The map: films in two dimensions, like ones near each other, and the visitor's taste as light on it.
+// The map: similar films close together, brighter where they suit the visitor.
 
 import { call } from "./api.js";
-import { announce, byId, debounce, el } from "./dom.js";
+import { announce, byId, debounce, el, latestOnly } from "./dom.js";
 import { called, named } from "./format.js";
+import { predictionsOf } from "./recommendations.js";
 
 const MAX_BRIGHT = 6; // films named beside the map
 const MAX_NAMES = 26; // films named on it, at most
 const CLICK_RADIUS = 18; // pixels within which a film is meant
 
-/** Returns show(on). The places come once, the light after every change while it is shown. */
+/** Returns show(on). Positions are loaded once, predictions after every change. */
 export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   const canvas = byId("map-canvas");
   let films = null; // {item, x, y, light}
   let isVisible = false;
-  let controller = new AbortController();
+  const request = latestOnly();
   let selected = null;
 
   const load = async () => {
@@ -28,19 +29,15 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
     byId("map-about").hidden = films.length === 0;
   };
   const light = async () => {
-    controller.abort();
-    controller = new AbortController();
+    const signal = request.next();
     const person = personOf();
-    const items = films.map(({ item }) => item);
-    if (!person || !items.length) return;
-    const n = Math.min(items.length, model.limits.n);
-    const all = { candidate_items: items, n, exclude_seen: false, min_ratings: 0 };
-    const response = await call("recommendations", { body: { ...person, ...all }, signal: controller.signal });
+    if (!person || !films.length) return;
+    const response = await predictionsOf(person, films, signal);
     const personal = new Map(response.items.map((film) => [film.item, ownPart(film, scale)]));
     const strengths = [...personal.values()].sort((a, b) => a - b);
     const at = (share) => strengths[Math.floor(share * (strengths.length - 1))] ?? 0;
     const [dark, bright] = [at(0.5), at(0.98)];
-    const hasNoRatings = model.capabilities.new_users && !store.state.ratings.length; // who says nothing has no taste
+    const hasNoRatings = model.capabilities.new_users && !store.state.ratings.length;
     for (const film of films)
       film.light = hasNoRatings ? 0 : within(((personal.get(film.item) ?? dark) - dark) / (bright - dark || 1));
   };
@@ -56,7 +53,7 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
     }
   };
 
-  /** The canvas as wide as it is shown, and empty. */
+  /** Clear the canvas and fit it to its size on the screen. */
   const sky = () => {
     const { clientWidth: width, clientHeight: height } = canvas;
     const dots = window.devicePixelRatio || 1;
@@ -143,7 +140,7 @@ export function mountItemMap({ model, scale, store, words, personOf, onRate }) {
   };
 }
 
-/** What is personal about it: beside people's average, or how likely it is the next pick. */
+/** How much a film suits the visitor more than people in general. */
 const ownPart = (film, scale) =>
   scale.starred ? film.prediction - scale.mean(film.baseline) : Math.log(film.interaction_probability / (film.n_item_ratings + 1));
 
@@ -164,7 +161,7 @@ function glow(pen, [x, y], light, near) {
   pen.fillRect(x - reach, y - reach, 2 * reach, 2 * reach);
 }
 
-/** Names of the best known and brightest, where there is room. */
+/** Label the most rated and brightest films where there is room. */
 function label(pen, films, placeOf, [width, height], colour) {
   pen.fillStyle = colour;
   pen.strokeStyle = "#10181fcc";

@@ -1,7 +1,7 @@
-// The first ten questions: each about the film whose rating would tell most of the visitor.
+// The first ten questions: each asks for the rating that is expected to tell most.
 
 import { call } from "./api.js";
-import { announce, byId, el, on } from "./dom.js";
+import { announce, byId, el, latestOnly, on } from "./dom.js";
 import { called, named } from "./format.js";
 import { ratingInput } from "./rating_input.js";
 
@@ -11,27 +11,26 @@ const ADVANCE_DELAY = 450; // milliseconds in which a rating by pointer can be s
 
 export function mountOnboarding({ model, scale, store, words }) {
   const box = byId("ask");
-  let controller = new AbortController();
+  const request = latestOnly();
   let film = null;
   let goal = QUESTIONS;
 
   const isActive = () => store.state.asking && store.state.ratings.length < goal;
   const close = () => {
-    controller.abort();
+    request.abort();
     film = null;
     box.hidden = true;
     byId("ask-again").hidden = store.state.sample !== null;
   };
   /** Ask the next question; with focus, the keyboard stays in it. */
   const next = async (focus = false) => {
-    controller.abort();
-    controller = new AbortController();
+    const signal = request.next();
     const { ratings, unseen, later, away } = store.state;
     const excluded = [...unseen, ...[...later, ...away].map(({ item }) => item)];
     const person = scale.person(ratings.slice(0, model.limits.ratings));
     const body = { ...person, n: 1, exclude_items: excluded.slice(-model.limits.items) };
     try {
-      const { items, uncertainty } = await call("items-to-rate", { body, signal: controller.signal });
+      const { items, uncertainty } = await call("items-to-rate", { body, signal });
       if (!items.length) return close();
       [film] = items;
       show(uncertainty, focus);
@@ -56,7 +55,7 @@ export function mountOnboarding({ model, scale, store, words }) {
       next(true);
     };
     const count = store.state.ratings.length + 1;
-    const progress = unknown === null ? "" : ` · ${Math.round(100 * (1 - unknown))} % of you known`;
+    const progress = unknown === null ? "" : ` · ${Math.round(100 * (1 - unknown))} % known`;
     byId("ask-count").textContent = `Question ${count} of ${goal}${progress}`;
     byId("ask-film").replaceChildren(name, " ", el("span", { class: "year" }, year));
     const on = el("button", { class: "link", onclick: () => advance(true) }, "Next");

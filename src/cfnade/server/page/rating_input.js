@@ -5,7 +5,7 @@ import { hiddenText, el } from "./dom.js";
 
 let groups = 0;
 
-/** An element with `set(rating or null)` and `focusIn()`; onRate(rating) tells of a choice. */
+/** An element with `set(rating or null)` and `focusIn()`; onRate(rating) is called on a choice. */
 export function ratingInput(scale, label, rating, onRate) {
   const shapes = shapesOf(scale.values);
   const node = shapes ? stars(scale, shapes, label, onRate) : slider(scale, label, onRate);
@@ -13,7 +13,7 @@ export function ratingInput(scale, label, rating, onRate) {
   return node;
 }
 
-/** A button that is on or off, with `set(on)`; onPick(on) tells of a change. */
+/** A button that is on or off, with `set(on)`; onPick(on) is called on a change. */
 export function heart(text, about, onPick) {
   const shape = el("i", { class: "heart", "aria-hidden": "true" });
   const node = el("button", { class: "link pick" }, shape, text, hiddenText(` ${about}`));

@@ -1,8 +1,7 @@
-// The visitor's own ratings: a row each, the latest first, and what can be done with them. On a phone
-// all but the search and the latest row folds away, so that the list stays in sight.
+// The visitor's ratings, the latest first. On a phone all but the search and the latest folds away.
 
 import { call } from "./api.js";
-import { announce, arrange, byId, debounce, el, on, plural } from "./dom.js";
+import { announce, arrange, byId, debounce, el, latestOnly, on, plural } from "./dom.js";
 import { called, named } from "./format.js";
 import { ratingInput } from "./rating_input.js";
 import { copyOf } from "./state.js";
@@ -145,7 +144,7 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
   const box = byId("found");
   let films = [];
   let active = -1;
-  let controller = new AbortController();
+  const request = latestOnly();
 
   const say = (text) => {
     byId("found-note").textContent = text;
@@ -163,7 +162,7 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
     point(-1);
   };
   const close = () => {
-    controller.abort();
+    request.abort();
     open(false);
   };
   const pick = (film) => {
@@ -179,12 +178,11 @@ export function mountSearch({ onPick, ratingOf, scale, words }) {
     announce(films.length ? `${plural(films.length, words.one, words.many)} found.` : `No ${words.one} found.`);
   };
   const look = async () => {
-    controller.abort();
-    controller = new AbortController();
+    const signal = request.next();
     const query = input.value.trim();
     try {
       const params = new URLSearchParams({ q: query, limit: "8" });
-      const { items } = await call(`items?${params}`, { signal: controller.signal });
+      const { items } = await call(`items?${params}`, { signal });
       show(items, query);
     } catch (error) {
       if (error.name !== "AbortError") say(error.message);
@@ -218,8 +216,7 @@ function option(film, at, rating, scale) {
   return el("li", { role: "option", id: `found-${at}` }, name, " ", el("span", { class: "year" }, mark));
 }
 
-// -- Signing in by a name: the service keeps the ratings then, and they are there on any device. A name
-// is no password: this is for trying a store out where everybody may do all.
+// -- Sign-in by name, for a service without a key: it stores the ratings. A name is no password.
 
 const NAME = "cfnade-name";
 const pathOf = (name, item) => `users/${encodeURIComponent(name)}/ratings${item === undefined ? "" : `/${encodeURIComponent(item)}`}`;

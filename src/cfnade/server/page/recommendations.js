@@ -1,15 +1,15 @@
-// The recommendations, what was kept for later, or more like one of them: asked for after every
-// change, drawn film by film, old answers discarded.
+// Recommendations, saved films, or similar films: requested after every change; late answers are
+// discarded.
 
 import { call } from "./api.js";
-import { announce, arrange, byId, debounce, el, glide, on, plural } from "./dom.js";
+import { announce, arrange, byId, debounce, el, glide, latestOnly, on, plural } from "./dom.js";
 import { mountFilters, rankingOptions } from "./filters.js";
 import { called, named } from "./format.js";
 import { makeCard, share } from "./item_card.js";
 
 const PAGE = 20;
 
-/** personOf() gives {ratings}, {interactions} or {user_id}, or null while nobody is chosen. Returns
+/** personOf() gives {ratings}, {interactions} or {user_id}, or null before a user is chosen. Returns
     `look(view)`, for "list" and "later". */
 export function mountRecommendations(context) {
   const { model, scale, store, words, personOf, onTrouble } = context;
@@ -17,7 +17,7 @@ export function mountRecommendations(context) {
   const title = byId("list-title").textContent;
   const cards = new Map(); // item → card
   let limit = Math.min(PAGE, model.limits.n);
-  let controller = new AbortController();
+  const request = latestOnly();
   let latest = null; // the last answer
   let ranks = null; // item → rank in the answer before
   let before = null; // the films before the rating that is being told of
@@ -32,8 +32,7 @@ export function mountRecommendations(context) {
     return call("recommendations", { body, signal });
   };
   const refresh = async () => {
-    controller.abort();
-    controller = new AbortController();
+    const signal = request.next();
     const person = personOf();
     if (!person) {
       list.replaceChildren();
@@ -42,7 +41,7 @@ export function mountRecommendations(context) {
     }
     list.setAttribute("aria-busy", "true");
     try {
-      latest = await ask(person, controller.signal);
+      latest = await ask(person, signal);
       onTrouble(null);
       draw();
       ranks = new Map(latest.items.map((film) => [film.item, film.rank]));
@@ -161,7 +160,7 @@ export function mountRecommendations(context) {
       before = rated && latest ? (before ?? latest.items) : null;
       cause = rated;
     }
-    // Who changes their films elsewhere wants to see their list.
+    // A change elsewhere on the page leads back to the list.
     if (like && kind === "ratings" && !list.contains(document.activeElement)) setHeading(null);
     soon();
   });
@@ -177,7 +176,7 @@ export function mountRecommendations(context) {
 /** The films most like one, with the predictions for this person. */
 async function similarItems({ item }, person, signal) {
   const { metric, items } = await call(`items/${encodeURIComponent(item)}/similar?n=${PAGE}`, { signal });
-  const answer = await recommendationsFor(items, person, signal);
+  const answer = await predictionsOf(person, items, signal);
   const films = new Map(answer.items.map((film) => [film.item, film]));
   return {
     ...answer,
@@ -185,19 +184,20 @@ async function similarItems({ item }, person, signal) {
   };
 }
 
-/** What was kept for later, the best first. */
+/** The saved films, the best first. */
 const savedItems = (films, person, signal) =>
-  films.length ? recommendationsFor(films, person, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
+  films.length ? predictionsOf(person, films, signal) : { items: [], n_hidden_items: 0, min_ratings: 0 };
 
-function recommendationsFor(films, person, signal) {
+/** Predictions of these films, whether rated or not, the best first. */
+export function predictionsOf(person, films, signal) {
   const items = films.map(({ item }) => item);
-  const all = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
-  return call("recommendations", { body: { ...person, ...all }, signal });
+  const options = { candidate_items: items, n: items.length, exclude_seen: false, min_ratings: 0 };
+  return call("recommendations", { body: { ...person, ...options }, signal });
 }
 
-// -- What a rating changed: one line, as ratings come.
+// -- What the last rating changed.
 
-/** Nodes that tell what became of a list after one film was rated; none if nothing did. */
+/** Nodes that describe how a rating changed the list. */
 export function changes(before, after, cause, scale, words) {
   const old = new Map(before.map((film) => [film.item, film]));
   const fresh = after.filter(({ item }) => !old.has(item));

@@ -1,4 +1,4 @@
-// What the visitor has entered. It survives a reload; a broken copy is dropped, not believed.
+// The visitor's entries. They survive a reload; an invalid copy is dropped.
 
 const UNDO_DEPTH = 50;
 const SAME_STEP = 1500; // milliseconds in which re-rating one film counts as one step
@@ -16,7 +16,7 @@ export function openState(model, scale) {
     try {
       localStorage.setItem(key, JSON.stringify(state));
     } catch {
-      // Storage full or refused: the page works on, it only forgets at the end.
+      // Storage is full or refused: entries are lost at the end of the visit.
     }
     for (const listener of listeners) listener(kind, cause);
   };
@@ -75,7 +75,7 @@ export function openState(model, scale) {
       change(undoStack.pop(), "ratings");
     },
     set: (part) => change(part, "view"),
-    /** What changes no list. */
+    /** A change that affects no list. */
     note: (part) => change(part, "note"),
   };
 }
