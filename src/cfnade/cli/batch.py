@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import Command, command_group, with_option_groups
-from cfnade.cli.options import Json, Model
+from cfnade.cli.options import Json, Model, argument, option
 from cfnade.cli.output_dir import locked_output_dir
 from cfnade.cli.process import print_status
 from cfnade.exceptions import PredictionError
@@ -26,7 +24,7 @@ app = command_group(
       cfnade batch predict model pairs/ --out predictions --workers 4
     """
 )
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files.")]
+Out = Annotated[Path, option("--out FOLDER", "Folder for the Parquet files.")]
 
 
 @app.command(cls=Command)
@@ -34,12 +32,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for t
 def recommend(
     model: Model,
     users: Annotated[
-        str | None,
-        typer.Argument(
-            help="Table or folder: user; of new users items and ratings.",
-            metavar="USERS",
-            show_default=False,
-        ),
+        str | None, argument("USERS", "Table or folder: user; of new users items and ratings.")
     ] = None,
     *,
     out: Out,
@@ -66,10 +59,7 @@ def recommend(
 @app.command(cls=Command)
 def predict(
     model: Model,
-    pairs: Annotated[
-        str,
-        typer.Argument(help="Table or folder of tables: columns user and item.", metavar="PAIRS"),
-    ],
+    pairs: Annotated[str, argument("PAIRS", "Table or folder of tables: columns user and item.")],
     *,
     out: Out,
     engine: options.Engine = "local",
@@ -88,10 +78,7 @@ def predict(
 def evaluate(
     model: Model,
     data: Annotated[
-        str,
-        typer.Argument(
-            help="Table or folder of tables: columns user, item and rating.", metavar="DATA"
-        ),
+        str, argument("DATA", "Table or folder of tables: columns user, item and rating.")
     ],
     *,
     out: Out,

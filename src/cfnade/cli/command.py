@@ -49,8 +49,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "" in args:  # as a path it would mean the current folder
             raise CfnadeError("an argument is empty; is a variable of the shell not set?")
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+        remaining: list[str] = super().parse_args(ctx, args)
+        return remaining
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -86,8 +86,8 @@ class Group(TyperGroup):
         if not args:
             print(ctx.get_help(), file=sys.stderr)
             raise typer.Exit(2)
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+        remaining: list[str] = super().parse_args(ctx, args)
+        return remaining
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -9,8 +9,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import Command, command_group, with_option_groups
 from cfnade.cli.options import (
@@ -19,8 +17,10 @@ from cfnade.cli.options import (
     LoadArguments,
     ParquetFile,
     TableArguments,
-    given,
+    argument,
+    given_options,
     load_arguments,
+    option,
 )
 from cfnade.cli.process import print_status
 from cfnade.exceptions import CfnadeError, DataError
@@ -40,7 +40,7 @@ app = command_group(
 
 @app.command(cls=Command)
 def download(
-    name: Annotated[str, typer.Argument(help="Name of a data set, such as ml-1m.", metavar="NAME")],
+    name: Annotated[str, argument("NAME", "Name of a data set, such as ml-1m.")],
 ) -> None:
     """Download a published data set.
 
@@ -104,11 +104,9 @@ def convert(
 @app.command("split", cls=Command)
 def split_command(
     data: Data,
-    split: Annotated[
-        str, typer.Argument(help="Name, such as paper:0 or liang:100.", metavar="SPLIT")
-    ],
+    split: Annotated[str, argument("SPLIT", "Name, such as paper:0 or liang:100.")],
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the parts.")],
+    out: Annotated[Path, option("FOLDER", "Folder for the parts.")],
 ) -> None:
     """Split ratings into training, validation and test part.
 
@@ -144,26 +142,21 @@ def _require_same_split(file: Path, fingerprint: str) -> None:
 @with_option_groups
 def shard(
     files: Annotated[
-        list[str],
-        typer.Argument(help="Parquet, text or zip files, or folders of them.", metavar="FILES"),
+        list[str], argument("FILES", "Parquet, text or zip files, or folders of them.")
     ],
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for the shards.")],
+    out: Annotated[Path, option("FOLDER", "Folder for the shards.")],
     side: Annotated[
-        str | None,
-        typer.Option(metavar="SIDE", help="Models to train: user, item or both.  [default: both]"),
+        str | None, option("SIDE", "Models to train: user, item or both.  [default: both]")
     ] = None,
     valid: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Share of the validation part.  [default: 0.05]"),
+        float | None, option("SHARE", "Share of the validation part.  [default: 0.05]")
     ] = None,
-    test: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share of the test part.  [default: 0]")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Random seed of the parts.")] = None,
+    test: Annotated[float | None, option("SHARE", "Share of the test part.  [default: 0]")] = None,
+    seed: Annotated[int | None, option("N", "Random seed of the parts.")] = None,
     engine: Annotated[
         Literal["local", "spark"],
-        typer.Option(metavar="NAME", help="local or spark.", rich_help_panel="Large jobs"),
+        option("NAME", "local or spark.", panel="Large jobs"),
     ] = "local",
     workers: options.Workers = None,
     overwrite: options.OverwriteJob = False,
@@ -184,7 +177,7 @@ def shard(
     from cfnade.distributed.build_shards import ShardOptions, build_shards
 
     arguments = load_arguments(table_options)
-    arguments |= given({"side": side, "valid": valid, "test": test, "seed": seed})
+    arguments |= given_options({"side": side, "valid": valid, "test": test, "seed": seed})
     names = {field.name for field in fields(ShardOptions)}
     shard_options = ShardOptions(**{n: v for n, v in arguments.items() if n in names})
     load_options = LoadOptions(**{n: v for n, v in arguments.items() if n not in names})

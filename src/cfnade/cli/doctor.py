@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cfnade import __version__
+from cfnade.cli.options import option
 from cfnade.cli.process import compile_kernels
 from cfnade.exceptions import DataError
 
@@ -18,7 +17,7 @@ _LIBRARIES = ("torch", "numba", "numpy", "polars", "narwhals", "rich", "typer", 
 
 
 def doctor(
-    quick: Annotated[bool, typer.Option("--quick", help="Do not run the kernels.")] = False,
+    quick: Annotated[bool, option("--quick", "Do not run the kernels.")] = False,
 ) -> None:
     """Check the installation: versions, processor, kernels, data sets.
 

@@ -6,33 +6,29 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from cfnade.cli.options import Json, Model, OptionalData, given
+from cfnade.cli.options import Json, Model, OptionalData, given_options, option
 from cfnade.exceptions import DataError, PredictionError
 
 if TYPE_CHECKING:
     from cfnade.data.dataset import Dataset
     from cfnade.fitted_model import FittedModel
 
-_ranking = partial(typer.Option, rich_help_panel="Ranking metrics")
+_ranking = partial(option, panel="Ranking metrics")
 
 
 def evaluate(
     model: Model,
     data: OptionalData = None,
     *,
-    ranking: Annotated[bool, _ranking("--ranking", help="Evaluate recommendations too.")] = False,
-    k: Annotated[str | None, _ranking("--k", metavar="K,...", help="Lengths of the lists.")] = None,
+    ranking: Annotated[bool, _ranking("--ranking", "Evaluate recommendations too.")] = False,
+    k: Annotated[str | None, _ranking("K,...", "Lengths of the lists.")] = None,
     threshold: Annotated[
-        float | None, _ranking(metavar="RATING", help="Lowest rating of a relevant item.")
+        float | None, _ranking("RATING", "Lowest rating of a relevant item.")
     ] = None,
-    max_users: Annotated[
-        int | None, _ranking(metavar="N", min=1, help="Evaluate a sample of N users.")
-    ] = None,
+    max_users: Annotated[int | None, _ranking("N", "Evaluate a sample of N users.", min=1)] = None,
     exclude_seen: Annotated[
         bool | None,
-        _ranking("--exclude-seen/--include-seen", help="Rank only new items, or repeats too."),
+        _ranking("--exclude-seen/--include-seen", "Rank only new items, or repeats too."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -50,7 +46,7 @@ def evaluate(
     from cfnade.evaluation import evaluate as evaluation
 
     fitted = checkpoint.load(model)
-    arguments: dict[str, Any] = given(
+    arguments: dict[str, Any] = given_options(
         {"k": k, "threshold": threshold, "max_users": max_users, "exclude_seen": exclude_seen}
     )
     ranking = ranking or not fitted.predicts_ratings

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-import typer
-
 from cfnade.cli import options
-from cfnade.cli.options import Json, Model
+from cfnade.cli.options import Json, Model, option
 
 
 def explain(
@@ -16,14 +14,11 @@ def explain(
     item: options.Item,
     ratings: options.TypedHistory = None,
     *,
-    user: Annotated[
-        str | None, typer.Option(metavar="ID", help="A user of the training data.")
-    ] = None,
+    user: Annotated[str | None, option("ID", "A user of the training data.")] = None,
     history: options.HistoryFile = None,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of ratings.")] = 10,
+    n: Annotated[int, option("-n N", "Number of ratings.", min=1)] = 10,
     target: Annotated[
-        Literal["rating", "interaction"] | None,
-        typer.Option(metavar="QUANTITY", help="rating or interaction."),
+        Literal["rating", "interaction"] | None, option("QUANTITY", "rating or interaction.")
     ] = None,
     as_json: Json = False,
 ) -> None:

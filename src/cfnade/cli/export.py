@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from cfnade.cli.command import Command, command_group
-from cfnade.cli.options import ItemName, Model
+from cfnade.cli.options import ItemName, Model, argument, option
 from cfnade.utils.text import count_of
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ app = command_group(
       cfnade export site model site
     """
 )
-TableFile = Annotated[Path, typer.Argument(help=".parquet or .csv file to write.", metavar="OUT")]
+TableFile = Annotated[Path, argument("OUT", ".parquet or .csv file to write.")]
 
 
 @app.command(cls=Command)
@@ -30,9 +28,7 @@ def recommendations(
     model: Model,
     out: TableFile,
     *,
-    n: Annotated[
-        int, typer.Option("-n", metavar="N", min=1, help="Recommendations for each user.")
-    ] = 100,
+    n: Annotated[int, option("-n N", "Recommendations for each user.", min=1)] = 100,
 ) -> None:
     """Export the best items of every user.
 
@@ -56,8 +52,7 @@ def embeddings(
     out: TableFile,
     *,
     side: Annotated[
-        Literal["item", "user"],
-        typer.Option(metavar="SIDE", help="Whose embeddings: item or user."),
+        Literal["item", "user"], option("SIDE", "Whose embeddings: item or user.")
     ] = "item",
 ) -> None:
     """Export the embeddings of items or users.
@@ -76,7 +71,7 @@ def embeddings(
 @app.command(cls=Command)
 def onnx(
     model: Model,
-    out: Annotated[Path, typer.Argument(help="ONNX file to write.", metavar="OUT")],
+    out: Annotated[Path, argument("OUT", "ONNX file to write.")],
 ) -> None:
     """Export the predictions for a new user as an ONNX graph.
 
@@ -95,7 +90,7 @@ def onnx(
 @app.command(cls=Command)
 def site(
     model: Model,
-    out: Annotated[Path, typer.Argument(help="Folder to write.", metavar="OUT")],
+    out: Annotated[Path, argument("OUT", "Folder to write.")],
     *,
     item_name: ItemName = None,
 ) -> None:

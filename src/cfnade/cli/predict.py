@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from cfnade.cli.options import Model
+from cfnade.cli.options import Model, argument, option
 from cfnade.cli.process import print_status
 from cfnade.exceptions import PredictionError
 from cfnade.utils.text import count_of
@@ -22,25 +20,20 @@ if TYPE_CHECKING:
 
 def predict(
     model: Model,
-    pairs: Annotated[
-        Path, typer.Argument(help="CSV or Parquet with columns user and item.", metavar="PAIRS")
-    ],
+    pairs: Annotated[Path, argument("PAIRS", "CSV or Parquet with columns user and item.")],
     *,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help=".parquet or .csv.  [default: standard output]"),
+        Path | None, option("FILE", ".parquet or .csv.  [default: standard output]")
     ] = None,
     timestamp: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Seconds since 1970, or a date, for all pairs."),
+        str | None, option("TIME", "Seconds since 1970, or a date, for all pairs.")
     ] = None,
     unknown: Annotated[
         Literal["mean", "nan", "raise"] | None,
-        typer.Option(metavar="RULE", help="For unknown ids: mean, nan or raise.  [default: mean]"),
+        option("RULE", "For unknown ids: mean, nan or raise.  [default: mean]"),
     ] = None,
     new_items: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Table of first ratings of new items."),
+        Path | None, option("FILE", "Table of first ratings of new items.")
     ] = None,
 ) -> None:
     """Predict the ratings of pairs of users and items.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import with_option_groups
-from cfnade.cli.options import Json, Model, given
+from cfnade.cli.options import Json, Model, given_options, option
 from cfnade.cli.process import print_status, printable
 from cfnade.utils.text import count_of
 
@@ -23,8 +21,7 @@ def recommend(
     ratings: options.TypedHistory = None,
     *,
     user: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="A user of the training data (repeatable)."),
+        list[str] | None, option("ID", "A user of the training data (repeatable).")
     ] = None,
     history: options.HistoryFile = None,
     n: options.ItemCount = 10,
@@ -66,7 +63,7 @@ def ranking_arguments(
     """Return the ranking options on the command line as arguments of the predictor."""
     from cfnade.cli.user_input import parse_item
 
-    arguments = given(ranking_options)
+    arguments = given_options(ranking_options)
     for name in ("candidate_items", "exclude_items"):
         if name in arguments:
             arguments[name] = [parse_item(text, predictor) for text in arguments[name]]

@@ -6,9 +6,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from cfnade.cli.options import Model, Threads
+from cfnade.cli.options import Model, Threads, option
 from cfnade.cli.process import compile_kernels, print_status
 from cfnade.cli.store import STORES
 from cfnade.exceptions import CfnadeError, StoreUnavailableError
@@ -20,18 +18,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 def refresh(
     model: Model,
     *,
-    store: Annotated[str, typer.Option("--store", metavar="STORE", help=STORES)],
-    every: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Repeat, such as 30m, 6h or 1d."),
-    ] = None,
-    tolerance: Annotated[
-        float,
-        typer.Option(metavar="RMSE", min=0, help="Accepted increase of the RMSE."),
-    ] = 0.0,
-    epochs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Epochs of continued training.")
-    ] = 1,
+    store: Annotated[str, option("STORE", STORES)],
+    every: Annotated[str | None, option("TIME", "Repeat, such as 30m, 6h or 1d.")] = None,
+    tolerance: Annotated[float, option("RMSE", "Accepted increase of the RMSE.", min=0)] = 0.0,
+    epochs: Annotated[int, option("N", "Epochs of continued training.", min=1)] = 1,
     n_threads: Threads = None,
 ) -> None:
     """Train with the new ratings of a store, and publish the model.

@@ -16,7 +16,7 @@ from cfnade.cli.options import (
     ArchitectureArguments,
     LoadArguments,
     TrainingArguments,
-    given,
+    given_options,
     load_arguments,
 )
 from cfnade.exceptions import TrainingError
@@ -99,7 +99,7 @@ class RunConfig:
 
 def run_options(options: Mapping[str, Any]) -> Options:
     """Group the options of a training command that are on the command line."""
-    options = given(options)
+    options = given_options(options)
     model = _select(options, ArchitectureArguments.__annotations__)
     if "use_timestamps" in options:
         model["time"] = options["use_timestamps"]

@@ -56,7 +56,7 @@ def command_line_option(name: str, value: object) -> str:
 
 
 def _usage_message(error: Any) -> str:
-    """Return one line that says what is wrong with the command, and where its help is."""
+    """Return a line about what is wrong with the command, and where its help is."""
     parameter = getattr(error, "param", None)
     message = error.format_message().rstrip(".")
     if parameter is not None and error.message:

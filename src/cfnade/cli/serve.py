@@ -7,46 +7,33 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
-import typer
-
-from cfnade.cli.options import ItemName, Model
+from cfnade.cli.options import ItemName, Model, option
 from cfnade.cli.process import compile_kernels, gc_frozen
 from cfnade.cli.store import STORES
 from cfnade.exceptions import CfnadeError
 
 _ORIGIN = re.compile(r"https?://[^/\s*]+")
 _WATCH_INTERVAL = 2.0  # seconds
-_network = partial(typer.Option, rich_help_panel="Network")
+_network = partial(option, panel="Network")
 
 
 def serve(
     model: Model,
     *,
-    host: Annotated[
-        str, _network(metavar="ADDRESS", help="Address; 0.0.0.0 for all.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, _network(metavar="N", min=0, max=65_535, help="Port; 0 takes a free one.")
-    ] = 8000,
+    host: Annotated[str, _network("ADDRESS", "Address; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, _network("N", "Port; 0 takes a free one.", min=0, max=65_535)] = 8000,
     allow_host: Annotated[
-        list[str] | None,
-        _network(metavar="NAME", help="Another name of the service (repeatable)."),
+        list[str] | None, _network("NAME", "Another name of the service (repeatable).")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None,
-        _network(metavar="ORIGIN", help="Web origin that may send requests (repeatable)."),
+        list[str] | None, _network("ORIGIN", "Web origin that may send requests (repeatable).")
     ] = None,
-    store: Annotated[str | None, typer.Option(metavar="STORE", help=STORES)] = None,
+    store: Annotated[str | None, option("STORE", STORES)] = None,
     item_name: ItemName = None,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="Processes, each with the model.")
-    ] = 1,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Load a new model as soon as it is saved.")
-    ] = False,
+    workers: Annotated[int, option("N", "Processes, each with the model.", min=1, max=256)] = 1,
+    watch: Annotated[bool, option("--watch", "Load a new model as soon as it is saved.")] = False,
     access_log: Annotated[
-        Literal["plain", "json"] | None,
-        typer.Option(metavar="FORMAT", help="Log requests: plain or json."),
+        Literal["plain", "json"] | None, option("FORMAT", "Log requests: plain or json.")
     ] = None,
 ) -> None:
     """Serve a model and its page over HTTP.

@@ -8,12 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import Command, command_group
 from cfnade.cli.data import require_parquet, write_table
-from cfnade.cli.options import Data, Json
+from cfnade.cli.options import Data, Json, argument, option
 from cfnade.cli.process import print_status
 from cfnade.exceptions import StoreError
 from cfnade.utils.text import count_of
@@ -34,7 +32,7 @@ app = command_group(
     """
 )
 STORES = "SQLite file or postgresql://user@host/name."
-StoreUrl = Annotated[str, typer.Argument(help=STORES, metavar="STORE", show_default=False)]
+StoreUrl = Annotated[str, argument("STORE", STORES)]
 
 
 @app.command(cls=Command)
@@ -79,9 +77,7 @@ def import_(
     store: StoreUrl,
     data: Data,
     *,
-    scale: Annotated[
-        str | None, typer.Option(metavar="SCALE", help='Rating scale: "1-5" or "0.5-5/0.5".')
-    ] = None,
+    scale: Annotated[str | None, option("SCALE", 'Rating scale: "1-5" or "0.5-5/0.5".')] = None,
 ) -> None:
     """Import ratings or interactions, all of them or none.
 
@@ -133,7 +129,7 @@ def export(
 @app.command(cls=Command)
 def erase(
     store: StoreUrl,
-    user: Annotated[str, typer.Argument(help="Id of the user.", metavar="USER")],
+    user: Annotated[str, argument("USER", "Id of the user.")],
 ) -> None:
     """Erase a user: everything in the store about them.
 

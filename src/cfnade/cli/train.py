@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import with_option_groups
-from cfnade.cli.options import LoadArguments, RunArguments
+from cfnade.cli.options import LoadArguments, RunArguments, option
 from cfnade.cli.process import (
     compile_ahead,
     compile_kernels,
@@ -34,29 +32,24 @@ if TYPE_CHECKING:
     from cfnade.training.train import TrainingResult
 
 
-_model = partial(typer.Option, rich_help_panel="Model")
-_training = partial(typer.Option, rich_help_panel="Training")
+_model = partial(option, panel="Model")
+_training = partial(option, panel="Training")
 
 
 class _OneProcessArguments(TypedDict, total=False):
-    side: Annotated[
-        str | None, _model(metavar="SIDE", help="user, item, both or auto.  [default: auto]")
-    ]
+    side: Annotated[str | None, _model("SIDE", "user, item, both or auto.  [default: auto]")]
     time_budget: Annotated[
-        float | None, _model(metavar="MINUTES", help="Time for side auto.  [default: up to 40 s]")
+        float | None, _model("MINUTES", "Time for side auto.  [default: up to 40 s]")
     ]
     use_timestamps: Annotated[
-        bool | None, _model("--use-timestamps", help="Model effects of time; needs side both.")
+        bool | None, _model("--use-timestamps", "Model effects of time; needs side both.")
     ]
     split: Annotated[
-        str | None, _training(metavar="NAME", help="How to split the data, such as paper:0 or all.")
+        str | None, _training("NAME", "How to split the data, such as paper:0 or all.")
     ]
-    device: Annotated[
-        str | None, _training(metavar="NAME", help="cpu, or a torch device.  [default: cpu]")
-    ]
+    device: Annotated[str | None, _training("NAME", "cpu, or a torch device.  [default: cpu]")]
     log: Annotated[
-        Literal["tensorboard", "mlflow"] | None,
-        _training(metavar="TOOL", help="tensorboard or mlflow."),
+        Literal["tensorboard", "mlflow"] | None, _training("TOOL", "tensorboard or mlflow.")
     ]
 
 

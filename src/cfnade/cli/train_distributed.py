@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Unpack
 
-import typer
-
 from cfnade.cli import options
 from cfnade.cli.command import with_option_groups
+from cfnade.cli.options import argument, option
 from cfnade.cli.process import compile_kernels, interruptible, next_command, print_status
 from cfnade.exceptions import TrainingError
 
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from cfnade.distributed.shards import ShardedRatings
     from cfnade.training.plan import TrainingPlan
 
-_rank_option = partial(typer.Option, rich_help_panel="Ranks")
+_rank_option = partial(option, panel="Ranks")
 
 
 @with_option_groups
 def train_distributed(
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            help="Folder of shards (cfnade data shard).", metavar="SHARDS", show_default=False
-        ),
-    ] = None,
+    data: Annotated[str | None, argument("SHARDS", "Folder of shards (cfnade data shard).")] = None,
     *,
     out: options.ModelFolder,
     overwrite: options.Overwrite = False,
@@ -43,23 +37,17 @@ def train_distributed(
     save_every: options.SaveEvery = 30.0,
     engine: Annotated[
         Literal["ray", "spark"] | None,
-        _rank_option(metavar="NAME", help="ray or spark starts the ranks.  [default: torchrun]"),
+        _rank_option("NAME", "ray or spark starts the ranks.  [default: torchrun]"),
     ] = None,
     workers: Annotated[
-        int | None,
-        _rank_option(metavar="N", min=1, help="Ranks on the cluster.  [default: 2]"),
+        int | None, _rank_option("N", "Ranks on the cluster.  [default: 2]", min=1)
     ] = None,
-    max_restarts: Annotated[
-        int, _rank_option(metavar="N", min=0, help="Restarts after lost workers.")
-    ] = 0,
+    max_restarts: Annotated[int, _rank_option("N", "Restarts after lost workers.", min=0)] = 0,
     timeout: Annotated[
-        float, _rank_option(metavar="SECONDS", min=0.001, help="Time a rank waits for others.")
+        float, _rank_option("SECONDS", "Time a rank waits for others.", min=0.001)
     ] = 600.0,
     side: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIDE", help="user, item or both.  [default: user]", rich_help_panel="Model"
-        ),
+        str | None, option("SIDE", "user, item or both.  [default: user]", panel="Model")
     ] = None,
     **run_options: Unpack[options.RunArguments],
 ) -> None:

@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-import typer
-
-from cfnade.cli.options import Data, Threads
+from cfnade.cli.options import Data, Threads, option
 from cfnade.config import TrainingConfig
 from cfnade.exceptions import TrainingError
 
@@ -16,12 +14,10 @@ from cfnade.exceptions import TrainingError
 def tune(
     data: Data,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the search.")],
-    recipe: Annotated[str, typer.Option(metavar="NAME", help="Recipe to start from.")] = "default",
-    split: Annotated[
-        str, typer.Option(metavar="NAME", help="How to split the ratings.")
-    ] = "paper:0",
-    trials: Annotated[int, typer.Option(metavar="N", min=1, help="Number of recipes to try.")] = 20,
+    out: Annotated[Path, option("FOLDER", "Folder of the search.")],
+    recipe: Annotated[str, option("NAME", "Recipe to start from.")] = "default",
+    split: Annotated[str, option("NAME", "How to split the ratings.")] = "paper:0",
+    trials: Annotated[int, option("N", "Number of recipes to try.", min=1)] = 20,
     n_threads: Threads = None,
 ) -> None:
     """Search for better training options by validation RMSE.
