@@ -67,7 +67,7 @@ mutants: .venv/.dev
 
 # Thousands of broken files instead of the 60 of each format that `make test` tries.
 fuzz: .venv/.dev
-	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/test_fuzz.py --timeout=3600
+	CFNADE_FUZZ=5000 $(BIN)/pytest tests/data/readers/test_fuzz.py --timeout=3600
 
 # Build the source archive and the wheel into dist/ and check both: their metadata, the wheel in a fresh
 # environment, and the archive, which must build the same wheel.

@@ -1,4 +1,4 @@
-"""Which column is which: no column of ratings is ignored without a word."""
+"""Roles of columns: no column that looks like ratings is ignored silently."""
 
 from __future__ import annotations
 

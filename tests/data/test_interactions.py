@@ -1,4 +1,4 @@
-"""Data without ratings, as it is read: clicks, plays, purchases."""
+"""Interactions: clicks, plays and purchases are read, weighted, stored and split."""
 
 from __future__ import annotations
 
@@ -115,12 +115,15 @@ def test_a_file_without_ratings_says_what_it_was_taken_for(
     for _ in range(2):  # parsed, and from the cache
         caplog.clear()
         assert load(path).implicit
-        said = [r.getMessage() for r in caplog.records if "taken as an interaction" in r.message]
-        assert len(said) == 1
+        messages = [
+            r.getMessage() for r in caplog.records if "taken as an interaction" in r.message
+        ]
+        assert len(messages) == 1
         assert (
-            f"no column of ratings, so every line was taken as an interaction ({found}" in said[0]
+            f"no column of ratings, so every line was taken as an interaction ({found}"
+            in messages[0]
         )
-        assert "rating=" in said[0]
+        assert "rating=" in messages[0]
 
 
 @pytest.mark.parametrize("header", ["user,item,avg_rating", "user,item,n_stars,my_score,a_score"])
@@ -138,7 +141,7 @@ def test_equal_ratings_name_the_way_out(tmp_path: Path) -> None:
     assert triples(load(path, implicit=True)) == [(1, 2, 1), (1, 3, 1)]
 
 
-def test_a_column_of_ratings_can_be_told_to_be_counts() -> None:
+def test_a_column_of_ratings_can_be_given_as_counts() -> None:
     rows = [(1, 2, 3, 70), (1, 2, 4, 60), (2, 2, 5, 90)]
     ratings = load(rows, implicit=True, weight=2)
     assert triples(ratings) == [(1, 2, 7), (2, 2, 5)]
@@ -195,7 +198,7 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("options", "message"),
     [
         (
             {"implicit": True, "duplicates": "last"},
@@ -219,10 +222,10 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
     ],
 )
 def test_options_that_make_no_sense_are_refused(
-    tmp_path: Path, said: dict[str, Any], message: str
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        load(saved(tmp_path, RATED), **said)
+        load(saved(tmp_path, RATED), **options)
 
 
 def test_likes_are_the_ratings_that_are_high_enough(tmp_path: Path) -> None:
@@ -295,7 +298,7 @@ def test_every_option_is_part_of_the_key_of_the_cache(
     assert len(list((tmp_path / "cache" / "parsed").glob("*"))) == len(changed)
 
 
-def test_weights_are_part_of_the_fingerprint_and_of_the_words() -> None:
+def test_weights_are_part_of_the_fingerprint_and_of_the_repr() -> None:
     linear, log = played(), played(weighting="log")
     assert linear.fingerprint != log.fingerprint
     assert "interactions of 8 items by 11 users, with weights, times>" in repr(linear)

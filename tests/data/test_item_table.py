@@ -1,4 +1,4 @@
-"""A table of items gives titles and genres to the ratings, whatever it is written in."""
+"""Tables of items in any format add titles, genres and features to ratings."""
 
 from __future__ import annotations
 

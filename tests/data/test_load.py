@@ -1,4 +1,4 @@
-"""load() and load_split(): frames, files and ratings in, and splits that come as files."""
+"""load() and load_split(): frames, files and ratings, and splits given as files."""
 
 from __future__ import annotations
 

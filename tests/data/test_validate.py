@@ -1,3 +1,5 @@
+"""Raw tables become data sets: ids, scales, repeated pairs and times."""
+
 from __future__ import annotations
 
 import re

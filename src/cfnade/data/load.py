@@ -212,6 +212,7 @@ def _to_json(value: Any) -> Any:
 def companion_files(path: Path) -> list[Path]:
     """Return the files of titles beside a single file of ratings, which are read with it."""
     name, suffix = path.name.lower(), path.suffix.lower()
+    bare_names: tuple[str, ...]
     if suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     if name in EDITIONS:

@@ -1,4 +1,4 @@
-"""The door for files: formats are recognised without flags, or it is said what was found."""
+"""Formats of files are recognized without options; other files are refused with a remedy."""
 
 from __future__ import annotations
 
@@ -64,12 +64,9 @@ def _tar() -> bytes:
         ),
     ],
 )
-def test_formats_are_recognised_and_said(
-    files: dict[str, bytes], words: str, tmp_path: Path
-) -> None:
+def test_formats_are_recognized(files: dict[str, bytes], words: str, tmp_path: Path) -> None:
     columns = read(write_files(tmp_path, files), LoadOptions())
-    recognised = columns.description
-    assert re.match(words, recognised), recognised
+    assert re.match(words, columns.description)
     assert len(build(columns, LoadOptions())) >= 2
 
 
@@ -103,14 +100,14 @@ def test_formats_are_recognised_and_said(
         ({"r.csv": b""}, r"r\.csv: is empty"),
     ],
 )
-def test_what_is_not_recognised_is_listed_with_a_remedy(
+def test_unrecognized_files_are_listed_with_a_remedy(
     files: dict[str, bytes], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=message):
         read(write_files(tmp_path, files), LoadOptions())
 
 
-def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Path) -> None:
+def test_a_long_file_may_be_cut_inside_a_character_to_recognize_it(tmp_path: Path) -> None:
     row = f"1,2,3,{'é' * 500}\n"
     for padding in ("", "x"):
         data = f"user,item,rating,name{padding}\n{row * 1100}".encode()
@@ -124,7 +121,7 @@ def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "options"),
     [
         ({"r.csv": CSV}, {"user": "movieId", "item": "userId"}),
         ({"ratings.dat": DAT}, {"user": 1, "item": 0}),
@@ -134,11 +131,11 @@ def test_a_long_file_may_be_cut_inside_a_character_to_recognise_it(tmp_path: Pat
     ],
 )
 def test_given_columns_are_obeyed_in_every_format(
-    files: dict[str, bytes], said: dict[str, Any], tmp_path: Path
+    files: dict[str, bytes], options: dict[str, Any], tmp_path: Path
 ) -> None:
     path = write_files(tmp_path, files)
     straight = read(path, LoadOptions())
-    swapped = read(path, LoadOptions(**said))
+    swapped = read(path, LoadOptions(**options))
     assert list(swapped.frame["user"]) == list(straight.frame["item"])
     assert list(swapped.frame["item"]) == list(straight.frame["user"])
 
@@ -158,10 +155,10 @@ def test_bad_lines_of_published_sets_are_left_out_too(
 ) -> None:
     path = write_files(tmp_path, files)
     columns = read(path, LoadOptions(skip_bad_lines=True))
-    said = columns.description
+    description = columns.description
     assert list(columns.frame["user"]) == [1, 2]
     assert item_texts(columns, "title") == {"10": "Al\u00e9"}
-    assert "; skipped 1 bad line (line " in said
+    assert "; skipped 1 bad line (line " in description
 
 
 def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sources: the same bytes from a folder, an archive or a compressed file, or one clear error."""
+"""Folders, archives and compressed files give the same bytes, or one clear error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", PACKERS)
-def test_compression_is_told_by_content_not_by_name(kind: str, tmp_path: Path) -> None:
+def test_compression_is_recognized_by_content_not_by_name(kind: str, tmp_path: Path) -> None:
     (tmp_path / "ratings.csv").write_bytes(PACKERS[kind](TEXT))
     source = open_source(tmp_path / "ratings.csv")
     (name,) = source.names

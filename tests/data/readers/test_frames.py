@@ -141,7 +141,7 @@ def test_entries_stored_twice_are_repeated_ratings() -> None:
         (5, "data of type int is not a table"),
     ],
 )
-def test_anything_else_is_refused_in_words(data: Any, message: str) -> None:
+def test_other_data_is_refused_with_a_reason(data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(data)
 

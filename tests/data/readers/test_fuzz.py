@@ -1,4 +1,4 @@
-"""Broken files of every format give ratings or our own error: nothing else, and never a hang."""
+"""Damaged files of every format give ratings or a CfnadeError, never another exception."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SPLICES = st.sampled_from(TRAPS) | st.text(min_size=1, max_size=5)
 
 
 def read(path: Path) -> Dataset | None:
-    """What a person would get from this file: ratings, or None for an error of ours."""
+    """Return the ratings of a file, None for a CfnadeError."""
     try:
         table = raw_tables.read(path, LoadOptions())
         assert table.description
@@ -109,7 +109,7 @@ def read(path: Path) -> Dataset | None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_whole_file_is_read(name: str, tmp_path: Path) -> None:
+def test_an_undamaged_file_is_read(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[name])
     ratings = read(path)
@@ -118,7 +118,7 @@ def test_a_whole_file_is_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_broken_file_gives_ratings_or_our_error(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_gives_ratings_or_a_cfnade_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
 
     @settings(

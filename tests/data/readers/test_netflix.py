@@ -1,4 +1,4 @@
-"""The Netflix Prize's text, against a plain reading of the same lines."""
+"""The text of the Netflix Prize is read as a plain Python loop reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ratings that a query gives: from a real SQLite file and a real PostgreSQL server."""
+"""SQL queries on a SQLite file and on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -228,10 +228,10 @@ def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
     for place, message in wrong.items():
         with pytest.raises(DataError, match=message) as refused:
             load(place, query=QUERY)
-        said = str(refused.value)
-        assert "\n" not in said
+        text = str(refused.value)
+        assert "\n" not in text
         for secret in (PASSWORD, quote(PASSWORD, safe=""), "other-secret", "w/rd", "pass:"):
-            assert secret not in said
+            assert secret not in text
 
 
 def test_no_password_is_logged_or_kept(

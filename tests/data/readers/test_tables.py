@@ -1,4 +1,4 @@
-"""Typed tables: frames of three libraries, Parquet and Arrow files, and our own Parquet."""
+"""Typed tables: frames of three libraries, Parquet, Arrow, JSON and spreadsheets."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_bad_cell_is_named_with_row_and_column(
 
 
 @pytest.mark.parametrize(
-    ("frame", "said", "message"),
+    ("frame", "options", "message"),
     [
         (pl.DataFrame(PLAIN).lazy().select("no"), {}, "the LazyFrame cannot be collected"),
         ([1, 2, 3], {}, "row 0 is '1'; each must hold"),
@@ -160,10 +160,10 @@ def test_a_bad_cell_is_named_with_row_and_column(
     ],
 )
 def test_a_frame_that_cannot_be_used_says_why(
-    frame: Any, said: dict[str, Any], message: str
+    frame: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read_frame(frame, LoadOptions(**said))
+        read_frame(frame, LoadOptions(**options))
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

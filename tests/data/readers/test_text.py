@@ -1,4 +1,4 @@
-"""Delimited text: what is well-formed is read exactly, what is not is told where and why."""
+"""Delimited text: well-formed text is read exactly, errors name line, value and remedy."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HEADER = "userId,movieId,rating,timestamp\n"
 GOOD = HEADER + "1,10,4.5,978300760\n2,20,3,978300761\n"
 
 
-def text(data: str | bytes, **said: Any) -> RawTable:
+def text(data: str | bytes, **options: Any) -> RawTable:
     raw = data.encode() if isinstance(data, str) else data
-    return read_text(raw, "r.csv", LoadOptions(**said))
+    return read_text(raw, "r.csv", LoadOptions(**options))
 
 
 EXPECTED = [(1, 10, 4.5, 978300760), (2, 20, 3.0, 978300761)]
@@ -126,7 +126,7 @@ def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("options", "message"),
     [
         ({"user": "nobody"}, r'user="nobody" is no column; there are 4 columns: .userId'),
         ({"rating": 4}, r"rating=4 is no column; there are 4 columns"),
@@ -138,21 +138,21 @@ def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
         ({"encoding": "ascii", "data": GOOD + "é"}, r"r\.csv:4: not ascii"),
     ],
 )
-def test_a_wrong_option_is_named(said: dict[str, Any], message: str) -> None:
+def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        text(said.pop("data", GOOD), **said)
+        text(options.pop("data", GOOD), **options)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "options",
     [
         {"user": "movieId", "item": "userId"},
         {"user": 1, "item": 0},
         {"user": "1", "item": "0", "rating": 2, "time": "timestamp"},
     ],
 )
-def test_columns_can_be_given_by_name_or_position(said: dict[str, Any]) -> None:
-    assert rows(text(GOOD, **said))[0] == (10, 1, 4.5, 978300760)
+def test_columns_can_be_given_by_name_or_position(options: dict[str, Any]) -> None:
+    assert rows(text(GOOD, **options))[0] == (10, 1, 4.5, 978300760)
 
 
 def test_a_separator_and_an_encoding_can_be_given() -> None:
@@ -271,15 +271,15 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_a_bad_line_is_an_error_that_names_the_option_or_left_out_and_told(line: str) -> None:
+def test_a_bad_line_is_an_error_or_is_skipped_with_its_reason(line: str) -> None:
     first, *others = GOOD.splitlines()[1:] * 2
     data = "\n".join([HEADER.strip(), first, line, *others]) + "\n"
     with pytest.raises(DataError, match=r"r\.csv:3: .*, or leave such lines out with skip_bad_"):
         text(data)
     columns = read_text(data.encode(), "r.csv", LoadOptions(skip_bad_lines=True))
-    said = columns.description
+    description = columns.description
     assert rows(columns) == EXPECTED * 2
-    assert said.endswith(f"; skipped 1 bad line (line 3: {BAD[line]})")
+    assert description.endswith(f"; skipped 1 bad line (line 3: {BAD[line]})")
     assert [columns.locate(row) for row in range(4)] == [f"r.csv:{n}" for n in (2, 4, 5, 6)]
 
 
@@ -334,7 +334,7 @@ def test_columns_are_known_by_what_their_names_mean(header: str) -> None:
         "a_user,b_user,item,rating",
     ],
 )
-def test_what_cannot_be_told_is_asked_with_the_first_lines(header: str) -> None:
+def test_unclear_columns_are_an_error_that_shows_the_first_lines(header: str) -> None:
     line = ",".join("7" for _ in header.split(","))
     with pytest.raises(DataError) as caught:
         text(f"{header}\n{line}\n{line}\n")
@@ -358,11 +358,11 @@ def test_a_western_text_is_read_in_the_encoding_of_windows_or_in_utf8(words: lis
         assert decode(text.encode(encoding), "r.csv")[0].decode() == text
 
 
-def test_an_encoding_that_was_assumed_is_said() -> None:
+def test_an_assumed_encoding_is_in_the_description() -> None:
     columns = read_text("1,Amélie,4\n".encode("latin-1"), "r.csv", LoadOptions())
-    said = columns.description
+    description = columns.description
     assert list(columns.frame["item"]) == ["Amélie"]
-    assert said.endswith("; read as cp1252 (Latin-1), for it is not UTF-8")
+    assert description.endswith("; read as cp1252 (Latin-1), for it is not UTF-8")
     assert "cp1252" not in read_text("1,Amélie,4\n".encode(), "r.csv", LoadOptions()).description
 
 
