@@ -14,7 +14,7 @@ from cfnade import synthetic
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import growth_disk, prediction
+from benchmarks import growth, prediction
 from benchmarks.common import Case, Speed, alternate, our_epoch, rival_batches, unvisited
 from benchmarks.limit import limit
 from benchmarks.rivals import dense_step, gather_step
@@ -46,20 +46,20 @@ def test_works_are_timed_in_turn_after_one_to_warm_up() -> None:
 def test_ratings_on_disk_come_back_chunk_by_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growth_disk, "USERS", 100)
+    monkeypatch.setattr(growth, "USERS", 100)
     path = tmp_path / "ratings.bin"
-    growth_disk.write(path, 50_000)
-    read = list(growth_disk.chunks(path, 1 << 40))
+    growth.write(path, 50_000)
+    read = list(growth.chunks(path, 1 << 40))
     assert len(read) > 1
     for number, rows in enumerate(read):
-        made = growth_disk.made_chunk(number)
+        made = growth.synthetic_chunk(number)
         for name in ("offsets", "columns", "levels"):
             np.testing.assert_array_equal(getattr(rows, name), getattr(made, name))
         rising = np.diff(rows.columns) > 0  # nobody rates a title twice
         assert rising[np.setdiff1d(np.arange(len(rising)), rows.offsets[1:-1] - 1)].all()
         assert rows.columns.min() >= 0
         assert rows.columns.max() < rows.n_columns
-    assert len(list(growth_disk.chunks(path, 1))) == 1
+    assert len(list(growth.chunks(path, 1))) == 1
 
 
 def test_predictions_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:

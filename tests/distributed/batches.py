@@ -1,4 +1,4 @@
-"""A small model of users, and crowds to ask it about; also for the tests of engines."""
+"""A small model of users, and tables of users and pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USERS, ITEMS = 260, 60
 
 
 def saved_model(folder: Path) -> Path:
-    """A model that reads what people rated, trained for two epochs."""
+    """Save a model trained for two epochs, and its test part beside it."""
     parts = split(synthetic(USERS, ITEMS, 6_000, seed=3).ratings, "paper:1")
     model = CFNADE(side="user", ridge=0, hidden=(8,), epochs=2, seed=1, n_threads=1).fit(parts)
     model.save(folder)
@@ -30,12 +30,12 @@ def saved_model(folder: Path) -> Path:
 
 
 def known() -> pl.DataFrame:
-    """Users of the model and one whom it does not know."""
+    """Return the users of the model and an unknown one."""
     return pl.DataFrame({"user": [*range(1, USERS + 1), 9_999]})
 
 
 def newcomers(count: int = 90) -> pl.DataFrame:
-    """People with names of their own, some of whom rated nothing, some things nobody knows."""
+    """Return new users with histories, some of them empty or with unknown items."""
     draw = random.Random(7)
     rows = []
     for number in range(count):
@@ -55,11 +55,11 @@ def cells(count: int = 700) -> pl.DataFrame:
     return pl.DataFrame({"user": users, "item": [draw.randint(1, ITEMS) for _ in range(count)]})
 
 
-def written(folder: Path, crowd: pl.DataFrame, cuts: list[int]) -> Path:
-    """The crowd as Parquet parts that end at these rows."""
+def written(folder: Path, table: pl.DataFrame, cuts: list[int]) -> Path:
+    """Write a table as Parquet files that end at these rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(crowd)], strict=True)):
-        crowd[first:last].write_parquet(folder / f"part-{number:03d}.parquet")
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(table)], strict=True)):
+        table[first:last].write_parquet(folder / f"part-{number:03d}.parquet")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The class that engines call: answers are the Predictor's, whoever else is in a table."""
+"""Tables in, predictions out: those of Predictor, whatever else is in a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.distributed.batches import ITEMS, cells, known, newcomers, saved_model
 
-from cfnade.distributed.batch_inference import BatchPredictor, Task
+from cfnade.distributed.batch_inference import BatchPredictor
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError
 
@@ -23,20 +23,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved_model(tmp_path_factory.mktemp("scoring") / "model")
 
 
-@pytest.mark.parametrize("crowd", [known()[200:], newcomers()], ids=["known", "new"])
+@pytest.mark.parametrize("table", [known()[200:], newcomers()], ids=["known", "new"])
 @pytest.mark.parametrize("options", [{}, {"n": 3, "rank_by": "threshold", "exclude_seen": False}])
-def test_a_list_has_the_same_bits_in_any_company(
-    model: Path, crowd: pl.DataFrame, options: dict[str, Any]
+def test_a_list_has_the_same_bits_in_any_batch(
+    model: Path, table: pl.DataFrame, options: dict[str, Any]
 ) -> None:
     scorer, draw = BatchPredictor(model, **options), random.Random(2)
-    whole = scorer(crowd)
+    whole = scorer(table)
+    assert scorer(table[:0]).schema == whole.schema
     for most in (1, 6, 40):
-        at, parts = 0, []
-        while at < len(crowd):
+        row, parts = 0, []
+        while row < len(table):
             size = draw.randint(1, most)
-            parts.append(scorer(crowd.slice(at, size)))
-            at += size
-            if most == 1 and at > 8:
+            parts.append(scorer(table.slice(row, size)))
+            row += size
+            if most == 1 and row > 8:
                 break
         assert_frame_equal(pl.concat(parts), whole.head(sum(map(len, parts))), check_exact=True)
 
@@ -45,48 +46,48 @@ def test_lists_are_those_of_the_predictor(model: Path) -> None:
     predictor, scorer = CFNADE.load(model), BatchPredictor(model, n=5)
     lists = scorer(known())
     for user in (1, 77, 9_999):
-        asked = predictor.recommend([user], n=5)
-        mine = lists.filter(pl.col("user") == user)
-        assert mine["item"].to_list() == asked["item"].to_list()
-        np.testing.assert_allclose(mine["score"], asked["score"], rtol=1e-5)
+        expected = predictor.recommend([user], n=5)
+        result = lists.filter(pl.col("user") == user)
+        assert result["item"].to_list() == expected["item"].to_list()
+        np.testing.assert_allclose(result["score"], expected["score"], rtol=1e-5)
 
 
-def test_lists_of_new_people_are_those_of_their_histories(model: Path) -> None:
-    predictor, crowd = CFNADE.load(model), newcomers(12)
-    lists = BatchPredictor(model, n=4)(crowd)
-    assert set(lists["user"]) == set(crowd["user"])
-    for name, items, stars in crowd.iter_rows():
+def test_lists_of_new_users_are_those_of_their_histories(model: Path) -> None:
+    predictor, table = CFNADE.load(model), newcomers(12)
+    lists = BatchPredictor(model, n=4)(table)
+    assert set(lists["user"]) == set(table["user"])
+    for name, items, stars in table.iter_rows():
         known_items = {i: s for i, s in zip(items, stars, strict=True) if i <= ITEMS}
-        asked = predictor.recommend(history=known_items, n=4)
-        mine = lists.filter(pl.col("user") == name)
-        assert mine["item"].to_list() == asked["item"].to_list()
-        assert not set(mine["item"]) & set(items)
+        expected = predictor.recommend(history=known_items, n=4)
+        result = lists.filter(pl.col("user") == name)
+        assert result["item"].to_list() == expected["item"].to_list()
+        assert not set(result["item"]) & set(items)
 
 
-def test_predictions_are_those_of_the_predictor_in_any_company(model: Path) -> None:
-    predictor, scorer, asked = CFNADE.load(model), BatchPredictor(model, "predict"), cells()
-    whole = scorer(asked)
+def test_predictions_are_those_of_the_predictor_in_any_batch(model: Path) -> None:
+    predictor, scorer, pairs = CFNADE.load(model), BatchPredictor(model, "predict"), cells()
+    whole = scorer(pairs)
     np.testing.assert_allclose(
-        whole["prediction"], predictor.predict(asked["user"], asked["item"]), rtol=1e-5
+        whole["prediction"], predictor.predict(pairs["user"], pairs["item"]), rtol=1e-5
     )
-    some = pl.concat([scorer(asked[first : first + 3]) for first in range(0, 30, 3)])
+    some = pl.concat([scorer(pairs[first : first + 3]) for first in range(0, 30, 3)])
     assert_frame_equal(some, whole.head(30), rel_tol=1e-5)  # but for the last bits
-    person = newcomers(3).with_columns(item=pl.lit(7))
-    said = scorer(person)["prediction"].to_list()
-    for (_, items, stars, item), mine in zip(person.iter_rows(), said, strict=True):
+    history_rows = newcomers(3).with_columns(item=pl.lit(7))
+    predictions = scorer(history_rows)["prediction"].to_list()
+    for (_, items, stars, item), result in zip(history_rows.iter_rows(), predictions, strict=True):
         history = {i: s for i, s in zip(items, stars, strict=True) if i <= ITEMS}
-        alone = predictor.predict(["x"], [item], histories={"x": history})
-        assert mine == pytest.approx(float(alone[0]), rel=1e-5)
+        single = predictor.predict(["x"], [item], histories={"x": history})
+        assert result == pytest.approx(float(single[0]), rel=1e-5)
 
 
-def test_ids_may_come_as_texts_and_tables_as_arrow(model: Path) -> None:
+def test_ids_may_be_text_and_tables_arrow(model: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     scorer = pickle.loads(pickle.dumps(BatchPredictor(model, n=3)))
-    crowd = known()[:40]
-    plain = scorer(crowd)
-    texts = scorer(crowd.with_columns(pl.col("user").cast(pl.String)))
+    table = known()[:40]
+    plain = scorer(table)
+    texts = scorer(table.with_columns(pl.col("user").cast(pl.String)))
     assert texts["item"].to_list() == plain["item"].to_list()
-    arrow = crowd.to_arrow()
+    arrow = table.to_arrow()
     answered = scorer(arrow)
     assert isinstance(answered, pyarrow.Table)
     assert_frame_equal(pl.DataFrame(answered), plain)
@@ -115,15 +116,8 @@ def test_batches_for_spark_have_the_types_of_the_schema(
     )
 
 
-def test_nobody_is_answered_with_an_empty_table_of_the_same_columns(model: Path) -> None:
-    tables: list[tuple[Task, pl.DataFrame]] = [("recommend", known()), ("predict", cells())]
-    for what, crowd in [*tables, ("recommend", newcomers())]:
-        scorer = BatchPredictor(model, what)
-        assert scorer(crowd[:0]).schema == scorer(crowd[:5]).schema
-
-
 @pytest.mark.parametrize(
-    ("crowd", "message"),
+    ("table", "message"),
     [
         ({"person": [1]}, "no column user; its columns are person"),
         ({"user": [1, None]}, "row 1: user is missing"),
@@ -138,14 +132,14 @@ def test_nobody_is_answered_with_an_empty_table_of_the_same_columns(model: Path)
         ({"user": ["a"], "items": [[1]]}, "no column ratings"),
     ],
 )
-def test_a_table_that_cannot_be_answered_is_one_error(
-    model: Path, crowd: dict[str, list[object]], message: str
+def test_an_invalid_table_is_one_error(
+    model: Path, table: dict[str, list[object]], message: str
 ) -> None:
     with pytest.raises(PredictionError, match=message):
-        BatchPredictor(model)(pl.DataFrame(crowd))
+        BatchPredictor(model)(pl.DataFrame(table))
 
 
-def test_what_it_does_not_know_is_refused(model: Path) -> None:
+def test_unknown_tasks_and_options_are_refused(model: Path) -> None:
     with pytest.raises(PredictionError, match="task"):
         BatchPredictor(model, "guess")  # type: ignore[arg-type]
     with pytest.raises(PredictionError, match="n is an option of recommend"):

@@ -1,4 +1,4 @@
-"""Jobs for everybody: complete, gone on with, the same however people are cut."""
+"""Batch jobs: complete, resumed, and the same for any division of the input into files."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("crowd", [known(), newcomers()], ids=["known", "new"])
-def test_lists_are_the_same_for_any_cut_of_the_people(
-    model: Path, tmp_path: Path, crowd: pl.DataFrame
+@pytest.mark.parametrize("table", [known(), newcomers()], ids=["known", "new"])
+def test_lists_are_the_same_for_any_division_into_files(
+    model: Path, tmp_path: Path, table: pl.DataFrame
 ) -> None:
-    expected, draw = BatchPredictor(model, n=4)(crowd), random.Random(1)
+    expected, draw = BatchPredictor(model, n=4)(table), random.Random(1)
     for attempt in range(3):
-        cuts = sorted(draw.sample(range(len(crowd)), 6))
-        people = written(tmp_path / f"in {attempt}", crowd, cuts)
+        cuts = sorted(draw.sample(range(len(table)), 6))
+        inputs = written(tmp_path / f"in {attempt}", table, cuts)
         out = tmp_path / f"out {attempt}"
-        told = predict_to_parquet(model, [people], out, n=4)
-        assert told["rows"] == len(expected)
+        summary = predict_to_parquet(model, [inputs], out, n=4)
+        assert summary["rows"] == len(expected)
         assert_frame_equal(read_parts(out), expected, check_exact=True)
         assert (out / "_SUCCESS").exists()
 
@@ -68,52 +68,54 @@ def fail_after(monkeypatch: pytest.MonkeyPatch, count: int) -> Iterator[None]:
 def test_a_rerun_completes_a_half_finished_job_and_repeats_nothing(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    people, out = written(tmp_path / "in", known(), [100, 101]), tmp_path / "out"
+    inputs, out = written(tmp_path / "in", known(), [100, 101]), tmp_path / "out"
     with fail_after(monkeypatch, 3), pytest.raises(CfnadeError, match="failed"):
-        predict_to_parquet(model, [people], out)
+        predict_to_parquet(model, [inputs], out)
     assert not (out / "_SUCCESS").exists()
     first = {file: file.stat().st_mtime_ns for file in out.glob("part-*")}
     assert len(first) == 3
-    predict_to_parquet(model, [people], out)
+    predict_to_parquet(model, [inputs], out)
     assert_frame_equal(read_parts(out), BatchPredictor(model)(known()), check_exact=True)
     assert {file: file.stat().st_mtime_ns for file in first} == first
 
 
-@pytest.mark.parametrize("what", ["recommend", "evaluate"])
+@pytest.mark.parametrize("task", ["recommend", "evaluate"])
 def test_a_damaged_part_is_made_again(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: Any
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: Any
 ) -> None:
-    crowd = known() if what == "recommend" else pl.read_parquet(model.parent / "test.parquet")
-    people, out = written(tmp_path / "in", crowd, []), tmp_path / "out"
-    told = predict_to_parquet(model, [people], out, what)
+    table = known() if task == "recommend" else pl.read_parquet(model.parent / "test.parquet")
+    inputs, out = written(tmp_path / "in", table, []), tmp_path / "out"
+    summary = predict_to_parquet(model, [inputs], out, task)
     expected = read_parts(out)
-    first, second, third, *others = sorted(out.glob("part-*"))
+    first, second, third, *intact = sorted(out.glob("part-*"))
     first.write_bytes(first.read_bytes()[:-20])
     second.write_bytes(b"")
     third.unlink()
-    untouched = {file: file.stat().st_mtime_ns for file in others}
+    untouched = {file: file.stat().st_mtime_ns for file in intact}
     with fail_after(monkeypatch, 0), pytest.raises(CfnadeError, match="failed"):
-        predict_to_parquet(model, [people], out, what)
+        predict_to_parquet(model, [inputs], out, task)
     assert not (out / "_SUCCESS").exists()  # it would vouch for damaged parts
-    again = predict_to_parquet(model, [people], out, what)
-    assert again.get("scores", {}).get("rmse") == pytest.approx(told.get("scores", {}).get("rmse"))
-    assert (again["rows"], again["parts"]) == (told["rows"], told["parts"])
+    again = predict_to_parquet(model, [inputs], out, task)
+    assert again.get("scores", {}).get("rmse") == pytest.approx(
+        summary.get("scores", {}).get("rmse")
+    )
+    assert (again["rows"], again["parts"]) == (summary["rows"], summary["parts"])
     assert_frame_equal(read_parts(out), expected, check_exact=True)
-    assert {file: file.stat().st_mtime_ns for file in others} == untouched
+    assert {file: file.stat().st_mtime_ns for file in intact} == untouched
 
 
 def test_overwrite_repeats_the_same_job(model: Path, tmp_path: Path) -> None:
-    people, out = written(tmp_path / "in", known(), []), tmp_path / "out"
-    predict_to_parquet(model, [people], out)
+    inputs, out = written(tmp_path / "in", known(), []), tmp_path / "out"
+    predict_to_parquet(model, [inputs], out)
     expected = read_parts(out)
-    for file in out.glob("part-*"):  # whole, but of something else
+    for file in out.glob("part-*"):  # readable, with other content
         pl.DataFrame({"user": [1]}).write_parquet(file)
-    predict_to_parquet(model, [people], out, overwrite=True)
+    predict_to_parquet(model, [inputs], out, overwrite=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
     (out / "job.json").write_text("{")
     with pytest.raises(PredictionError, match=r"another job \(job.json is damaged\).*--overwrite"):
-        predict_to_parquet(model, [people], out)
-    predict_to_parquet(model, [people], out, overwrite=True)
+        predict_to_parquet(model, [inputs], out)
+    predict_to_parquet(model, [inputs], out, overwrite=True)
     assert_frame_equal(read_parts(out), expected, check_exact=True)
 
 
@@ -128,19 +130,19 @@ def test_scores_added_up_from_parts_are_those_of_one_evaluation(
     model: Path, tmp_path: Path
 ) -> None:
     test = pl.read_parquet(model.parent / "test.parquet")
-    people = written(tmp_path / "in", test, [1, 7, 250])
-    told = predict_to_parquet(model, [people], tmp_path / "out", "evaluate")
+    inputs = written(tmp_path / "in", test, [1, 7, 250])
+    summary = predict_to_parquet(model, [inputs], tmp_path / "out", "evaluate")
     whole = CFNADE.load(model).evaluate(load(test, scale="1-5")).as_dict()
-    scores = told["scores"]
+    scores = summary["scores"]
     for name in ("n", "rmse", "nll", "mae_of_medians", "rps", "unseen_ratings"):
         assert scores[name] == pytest.approx(whole[name], rel=1e-6)
     for name in ("by_user", "by_item"):
         assert [b["n"] for b in scores[name]] == [b["n"] for b in whole[name]]
-    judged = read_parts(tmp_path / "out")
-    assert judged["rating"].to_list() == test["rating"].to_list()
+    results = read_parts(tmp_path / "out")
+    assert results["rating"].to_list() == test["rating"].to_list()
 
 
-def test_ratings_that_the_model_knows_are_not_scored(model: Path, tmp_path: Path) -> None:
+def test_ratings_in_the_model_are_not_scored(model: Path, tmp_path: Path) -> None:
     context = CFNADE.load(model).fitted_.context
     seen = pl.DataFrame(
         {
@@ -149,23 +151,23 @@ def test_ratings_that_the_model_knows_are_not_scored(model: Path, tmp_path: Path
             "rating": context.values[:5],
         }
     )
-    people = written(tmp_path / "in", seen, [])
+    inputs = written(tmp_path / "in", seen, [])
     with pytest.raises(PredictionError, match=r"part-000\.parquet, rows 0–4: 5 of 5 test ratings"):
-        predict_to_parquet(model, [people], tmp_path / "out", "evaluate")
+        predict_to_parquet(model, [inputs], tmp_path / "out", "evaluate")
 
 
 def test_another_job_is_not_mixed_in(model: Path, tmp_path: Path) -> None:
-    people, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
-    predict_to_parquet(model, [people], out, "predict")
+    inputs, out = written(tmp_path / "in", cells(), []), tmp_path / "out"
+    predict_to_parquet(model, [inputs], out, "predict")
     assert json.loads((out / "_SUCCESS").read_text())["rows"] == len(cells())
     with pytest.raises(PredictionError, match=r"another job \(task was 'predict'.*--overwrite"):
-        predict_to_parquet(model, [people], out, n=3)
-    predict_to_parquet(model, [people], out, n=3, overwrite=True)
+        predict_to_parquet(model, [inputs], out, n=3)
+    predict_to_parquet(model, [inputs], out, n=3, overwrite=True)
     assert "rank" in read_parts(out).columns
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(PredictionError, match="is not empty"):
-        predict_to_parquet(model, [people], tmp_path / "mine")
+        predict_to_parquet(model, [inputs], tmp_path / "mine")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1 but not more")
     with pytest.raises(PredictionError, match=r"odd\.parquet: cannot be read"):
         predict_to_parquet(model, [tmp_path / "odd.parquet"], tmp_path / "new")

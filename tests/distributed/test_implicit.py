@@ -28,7 +28,6 @@ from cfnade.implicit.set_nade_training import (
     SetNadeSettings,
     initial_network,
     sample_batch,
-    softmax_over_ranks,
     training_loop,
 )
 from cfnade.implicit.validation import Question, RankingMetric
@@ -75,15 +74,6 @@ def test_the_union_of_the_ranks_draws_is_the_draw_of_one_process(
     assert set().union(*asked) == set(
         zip(whole.rows, whole.columns, whole.weights.tolist(), strict=True)
     )
-
-
-def test_the_softmax_is_over_the_items_of_all_ranks() -> None:
-    scores = torch.randn(4, 9, generator=torch.Generator().manual_seed(0)) * 30
-    cuts = {0: slice(0, 2), 1: slice(2, 3), 2: slice(3, 9)}
-    found = on_ranks(
-        3, lambda group: softmax_over_ranks(scores[:, cuts[group.rank]].clone(), group)
-    )
-    assert torch.allclose(torch.cat(found, 1), torch.softmax(scores, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,6 @@ from cfnade.config import TrainingConfig
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.rank_data import load_rank_data
 from cfnade.distributed.shards import ShardedRatings
-from cfnade.distributed.train import train_distributed
-from cfnade.training.options import RunOptions
-from cfnade.training.plan import plan_side
 from cfnade.training.steps import TorchStepper, make_stepper
 
 FEW = TrainingConfig(epochs=2, batch_rows=16)
@@ -88,23 +84,3 @@ def test_the_gradient_of_a_step_is_that_of_one_process(shards: ShardedRatings, r
             wanted = whole if name == "log_prior" else whole[columns]
             gap = float((mine - wanted).norm()) / float(whole.norm())
             assert gap < 1e-5, name
-
-
-def test_any_number_of_ranks_gives_the_same_accuracy(
-    shards: ShardedRatings, tmp_path: Path
-) -> None:
-    found = [
-        on_ranks(
-            ranks,
-            lambda group, ranks=ranks: train_distributed(  # type: ignore[misc]
-                group,
-                shards,
-                tmp_path / str(ranks),
-                plan_side("user", FIELDS, FEW),
-                RunOptions(n_threads=1),
-            )["valid"].get("rmse"),
-        )[0]
-        for ranks in (1, 2, 3)
-    ]
-    assert found[1] == pytest.approx(found[0], rel=1e-4)
-    assert found[2] == pytest.approx(found[0], rel=1e-4)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.distributed.sharded import cells_of, csv_file, lines, parquet_file, sharded
+from tests.distributed.sharded import cells_of, csv_file, lines, sharded
 
 from cfnade.data.dataset import Axis
 from cfnade.distributed import shards as shards_module
@@ -80,17 +80,6 @@ def test_one_process_has_the_rows_of_the_shards(shards: ShardedRatings) -> None:
         assert np.array_equal(own.levels, rows.levels)
 
 
-def test_few_columns_leave_parts_empty_and_ranks_without_any(tmp_path: Path) -> None:
-    few = [(user, item, float(1 + user % 5)) for user in range(20) for item in range(2)]
-    shards = sharded(tmp_path / "out", parquet_file(tmp_path / "few.parquet", few), valid=0.0)
-    owned = [shards.load("user", "train", rank, 5) for rank in range(5)]
-    assert sorted(own.rows.n_columns for own in owned)[:3] == [0, 0, 0]
-    assert sum(own.rows.n_ratings for own in owned) == 40
-    nobody = next(own for own in owned if not own.rows.n_columns)
-    assert len(nobody.rows) == 20
-    assert shards.load("user", "valid", 0, 5).rows.n_ratings == 0
-
-
 def test_one_side_alone_is_half_of_it(tmp_path: Path, shards: ShardedRatings) -> None:
     file = csv_file(tmp_path / "ratings.csv", LINES)
     for side in SIDES:
@@ -127,16 +116,6 @@ def test_a_flipped_byte_is_found_in_every_file(shards: ShardedRatings) -> None:
                 read_all(shards)
         file.write_bytes(whole)
     read_all(shards)
-
-
-def test_a_file_of_other_shards_is_found(tmp_path: Path) -> None:
-    one = sharded(tmp_path / "one", csv_file(tmp_path / "one.csv", LINES[:300]))
-    two = sharded(tmp_path / "two", csv_file(tmp_path / "two.csv", LINES[300:]))
-    (one_file,) = (one.folder / "user/split=train/part=3").iterdir()
-    (two_file,) = (two.folder / "user/split=train/part=3").iterdir()
-    one_file.write_bytes(two_file.read_bytes())
-    with pytest.raises(DataError, match=r"part=3.*of other shards"):
-        one.load("user", "train")
 
 
 def test_ratings_are_sorted_in_bands_of_any_size(

@@ -147,35 +147,42 @@ def test_one_rank_has_the_bits_of_one_process(
 
 
 @pytest.mark.parametrize(("ranks", "name"), [(2, "deep"), (3, "deep"), (2, "both"), (3, "both")])
-def test_validation_by_ranks_is_that_of_the_whole(
+def test_validation_by_ranks_is_that_of_one_process(
     shards: ShardedRatings, parts: Split, ranks: int, name: str, tmp_path: Path
 ) -> None:
-    found = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))
-    fitted = checkpoint.load(tmp_path)
-    fitted = replace(fitted, context=parts.train, calibration=None)
-    valid = parts.valid
-    chances = Scorer(fitted).probabilities(valid.users, valid.items)
-    stars = valid.scale.array()
-    rmse = float(np.sqrt(np.mean(np.square(chances @ stars - valid.values))))
-    assert found[0]["valid"]["rmse"] == pytest.approx(rmse, rel=1e-5)
-    errors = valid.values - np.clip(means(parts), stars[0], stars[-1])
-    plain = float(np.sqrt(np.mean(np.square(errors))))
-    assert found[0]["valid"]["means_rmse"] == pytest.approx(plain)
-
-
-def means(parts: Split) -> Array:
-    """mean + item's offset + user's offset, by hand."""
-    train, valid, said = parts.train, parts.valid, []
+    outcome = on_ranks(ranks, lambda group: trained(group, shards, tmp_path, name))[0]
+    assert outcome["valid"]["rmse"] == pytest.approx(rmse_of(tmp_path, parts), rel=1e-5)
+    train, valid, stars = parts.train, parts.valid, parts.valid.scale.array()
     mean = float(np.mean(train.values))
-    of_items = [
-        float(np.sum(train.values[train.items == i] - mean)) / (np.sum(train.items == i) + 5)
-        for i in range(train.n_items)
-    ]
-    left = train.values - mean - np.array(of_items)[train.items]
-    for user, item in zip(valid.users, valid.items, strict=True):
-        mine = train.users == user
-        said.append(mean + of_items[item] + float(np.sum(left[mine])) / (np.sum(mine) + 5))
-    return np.array(said)
+    items, users = (np.zeros(n) for n in (train.n_items, train.n_users))
+    for offsets, index in ((items, train.items), (users, train.users)):
+        left = train.values - mean - items[train.items]
+        for number in range(len(offsets)):
+            own = index == number
+            offsets[number] = left[own].sum() / (own.sum() + 5)
+    means = np.clip(mean + items[valid.items] + users[valid.users], stars[0], stars[-1])
+    baseline = float(np.sqrt(np.mean(np.square(means - valid.values))))
+    assert outcome["valid"]["means_rmse"] == pytest.approx(baseline)
+
+
+@pytest.mark.parametrize("ridge", [0, 3])
+def test_validation_of_untrained_items_is_that_of_one_process(tmp_path: Path, ridge: int) -> None:
+    thin = small_shards(tmp_path, users=40, items=60, ratings=200)
+    parts = load_parts(RunConfig(data=str(thin.folder), recipe="", side="user"))
+    is_trained = np.bincount(parts.train.items, minlength=parts.train.n_items) > 0
+    assert not is_trained[parts.valid.items].all()
+    plan = plan_side("user", {"hidden": (5,), "ridge": ridge}, TrainingConfig(epochs=1))
+    out, options = tmp_path / "out", RunOptions(n_threads=1)
+    outcomes = on_ranks(2, lambda group: train_distributed(group, thin, out, plan, options))
+    assert outcomes[0]["valid"]["rmse"] == pytest.approx(rmse_of(out, parts), rel=1e-4)
+
+
+def rmse_of(folder: Path, parts: Split) -> float:
+    """The validation RMSE of a saved model in one process."""
+    model = replace(checkpoint.load(folder), context=parts.train, calibration=None)
+    probabilities = Scorer(model).probabilities(parts.valid.users, parts.valid.items)
+    errors = probabilities @ parts.valid.scale.array() - parts.valid.values
+    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def trained(
@@ -276,10 +283,7 @@ def test_members_of_several_seeds_are_those_trained_alone(
         on_ranks(2, lambda group: trained(group, shards, alone, "user", config))  # noqa: B023
         for key, array in checkpoint.load(alone).members[0].arrays().items():
             np.testing.assert_array_equal(member.arrays()[key], array, err_msg=key)
-    scorer = Scorer(replace(fitted, context=parts.train, calibration=None))
-    means = scorer.probabilities(parts.valid.users, parts.valid.items) @ parts.valid.scale.array()
-    rmse = float(np.sqrt(np.mean(np.square(means - parts.valid.values))))
-    assert found[0]["valid"]["rmse"] == pytest.approx(rmse, rel=1e-5)
+    assert found[0]["valid"]["rmse"] == pytest.approx(rmse_of(out, parts), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["item", "both"])
@@ -304,23 +308,6 @@ def test_a_refit_trains_on_all_ratings_for_the_selected_epochs(
     on_ranks(2, lambda group: trained(group, shards, tmp_path / "none", name, FEW))
     selected = vector(tmp_path / "none")
     assert float((two - selected).norm() / selected.norm()) > 2e-3
-
-
-def test_positions_of_a_refit_number_the_ratings_of_each_row(
-    shards: ShardedRatings, parts: Split
-) -> None:
-    whole = parts.train.concat(parts.valid)
-    for axis in ("user", "item"):
-        sets = on_ranks(3, lambda group: load_rank_data(group, shards, axis, refit=True))  # noqa: B023
-        places: dict[int, list[int]] = {}
-        for data in sets:
-            rows = np.repeat(np.arange(len(data.rows)), data.rows.counts())
-            for row, place in zip(rows.tolist(), data.part.rows.positions.tolist(), strict=True):
-                places.setdefault(row, []).append(place)
-        counts = whole.rows(axis).counts()
-        assert {row: sorted(numbers) for row, numbers in places.items()} == {
-            row: list(range(count)) for row, count in enumerate(counts) if count
-        }
 
 
 # -- interrupted ----------------------------------------------------------------------------------

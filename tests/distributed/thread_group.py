@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from cfnade.distributed.build_shards import ShardOptions, build_shards
 from cfnade.distributed.process_group import SINGLE_PROCESS, Array, Counts, ProcessGroup
 from cfnade.distributed.shards import ShardedRatings
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def write_csv(ratings: Dataset, path: Path, *, rated: bool = True) -> Path:
@@ -73,13 +74,13 @@ class Threads(ProcessGroup):
         total = parts[0][lo:hi]
         for part in parts[1:]:
             total = total + part[lo:hi]
-        rows.fill_(float("nan"))  # the others have no meaning
+        rows.fill_(float("nan"))  # undefined apart from the range
         rows[lo:hi] = total
 
     def all_gather_rows(self, rows: Tensor) -> None:
         lo, hi = self.row_range(len(rows))
         own = [(lo, hi, rows[lo:hi].clone())]
-        for lo, hi, part in (one[0] for one in self._all(own)):
+        for ((lo, hi, part),) in self._all(own):
             rows[lo:hi] = part
 
     def all_to_all_rows(self, rows: Array, to: Counts, since: Counts) -> Array:
@@ -93,35 +94,31 @@ class Threads(ProcessGroup):
         found = self._all(own.copy())
         return found if self.rank == 0 else []
 
-    def broadcast(self, value: Found) -> Found:
-        first: Found = self._all(value)[0]
+    def broadcast(self, value: Result) -> Result:
+        first: Result = self._all(value)[0]
         return first
 
     def barrier(self) -> None:
         self._all(None)
 
 
-def on_ranks(size: int, work: Callable[[ProcessGroup], Found]) -> list[Found]:
-    """What work(group) gives on each of so many ranks."""
+def on_ranks(size: int, work: Callable[[ProcessGroup], Result]) -> list[Result]:
+    """Return work(group) of each of so many ranks."""
     if size == 1:
         return [work(SINGLE_PROCESS)]
     table = _Table(size)
-    found: dict[int, Found] = {}
-    faults: list[BaseException] = []
 
-    def one(rank: int) -> None:
+    def run_rank(rank: int) -> Result:
         try:
-            found[rank] = work(Threads(rank, size, table))
-        except BaseException as error:
-            faults.append(error)
+            return work(Threads(rank, size, table))
+        except BaseException:
             table.barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    faults.sort(key=lambda fault: isinstance(fault, threading.BrokenBarrierError))
-    if faults:
-        raise faults[0]
-    return [found[rank] for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(run_rank, rank) for rank in range(size)]
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if errors:
+        raise errors[0]
+    return [future.result() for future in futures]

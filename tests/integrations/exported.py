@@ -1,4 +1,4 @@
-"""Small models of people's own ratings, of every kind that can be exported."""
+"""Small models: of every kind that can be exported, and options that train fast."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from cfnade import CFNADE, synthetic
 from cfnade.inference.predictor import Predictor
 
+FAST: dict[str, Any] = {"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2}
+FAST |= {"batch_rows": 8, "n_threads": 1}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"ridge": 0, "hidden": (8,)},
     "ridge": {"ridge": 5, "hidden": (8,)},

@@ -1,9 +1,8 @@
-"""Cornac drives the model as one of its own, and gets what the estimator says."""
+"""Cornac evaluates the model like its own, with the predictions of the estimator."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import cornac
 import numpy as np
@@ -12,19 +11,16 @@ import pytest
 from cornac.eval_methods import RatioSplit
 from cornac.metrics import RMSE, Recall
 from tests.close import assert_close
+from tests.integrations.exported import FAST
 
 from cfnade import CFNADE, synthetic
 from cfnade.integrations.cornac import CFNADERecommender
-
-FAST: dict[str, Any] = {
-    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
-}
 
 
 @pytest.fixture(scope="module")
 def split() -> RatioSplit:
     drawn = synthetic(30, 60, 400, seed=3).ratings
-    users = [f"u{one:02}" for one in drawn.users]
+    users = [f"u{user:02}" for user in drawn.users]
     cells = [*zip(users, drawn.items.tolist(), drawn.values.tolist(), strict=True)]
     return RatioSplit(cells, test_size=0.2, seed=1, exclude_unknowns=False)
 
@@ -40,7 +36,7 @@ def plain(split: RatioSplit) -> CFNADE:
     return CFNADE(**FAST).fit(pd.DataFrame(columns))
 
 
-def test_it_says_what_the_estimator_says(fitted: CFNADERecommender, plain: CFNADE) -> None:
+def test_predictions_are_those_of_the_estimator(fitted: CFNADERecommender, plain: CFNADE) -> None:
     every = np.arange(fitted.total_items)
     found = fitted.score(3)
     np.testing.assert_allclose(found, plain.predict(3, every, unknown="mean"), atol=1e-6)
@@ -60,16 +56,15 @@ def test_an_experiment_lists_the_rmse_that_there_is(
     known = split.train_set.num_users, split.train_set.num_items
     users, items = np.where(users < known[0], users, -1), np.where(items < known[1], items, -1)
     gaps = values - plain.predict(users, items, unknown="mean")
-    found = {one.model_name: one.metric_avg_results for one in table.result}
+    found = {result.model_name: result.metric_avg_results for result in table.result}
     assert set(found) == {"MF", "CF-NADE"}
     assert found["CF-NADE"]["RMSE"] == pytest.approx(np.sqrt(np.mean(gaps**2)), rel=1e-5)
     assert 0 < found["CF-NADE"]["Recall@5"] < 1
 
 
 def test_a_clone_takes_other_arguments() -> None:
-    one = CFNADERecommender(**FAST, name="ours")
-    other = one.clone({"epochs": 7})
-    assert (other.name, other.epochs, other.hidden) == ("ours", 7, (4,))
+    clone = CFNADERecommender(**FAST, name="ours").clone({"epochs": 7})
+    assert (clone.name, clone.epochs, clone.hidden) == ("ours", 7, (4,))
 
 
 def test_lists_leave_out_what_was_seen(fitted: CFNADERecommender, split: RatioSplit) -> None:

@@ -40,7 +40,7 @@ def test_what_is_missing_comes_first_for_each_and_for_all(model: ImplicitRecomme
 
 
 def test_known_by_a_row_that_is_given(model: ImplicitRecommender) -> None:
-    """The same person by number and by row; and another one by their row."""
+    """The same user by number and by row, and another user by their row."""
     picked = board(N)
     by_number, by_row = (
         model.recommend(5, picked[5], N=3, recalculate_user=again) for again in (False, True)
@@ -48,10 +48,6 @@ def test_known_by_a_row_that_is_given(model: ImplicitRecommender) -> None:
     assert by_number[0].tolist() == by_row[0].tolist()
     assert by_number[1] == pytest.approx(by_row[1])
     assert model.recommend(5, picked[8], N=1, recalculate_user=True)[0][0] == 8
-
-
-def test_chances_are_a_distribution(model: ImplicitRecommender) -> None:
-    picked = board(N)
     _, scores = model.recommend(3, picked[3], N=N, filter_already_liked_items=False)
     assert np.exp(scores).sum() == pytest.approx(1, abs=1e-5)
 

@@ -1,28 +1,24 @@
-"""Surprise drives the model as one of its own, and gets what the estimator says."""
+"""Surprise evaluates the model like its own, with the predictions of the estimator."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from surprise import Dataset, Reader, accuracy, dump
 from surprise.model_selection import GridSearchCV, KFold, cross_validate
+from tests.integrations.exported import FAST
 
 from cfnade import CFNADE, synthetic
 from cfnade.integrations.surprise import CFNADEAlgo
-
-FAST: dict[str, Any] = {
-    **{"side": "user", "ridge": 0, "hidden": (4,), "epochs": 2, "batch_rows": 8, "n_threads": 1}
-}
 
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
     drawn = synthetic(30, 20, 300, seed=3).ratings
-    users = [f"u{one:02}" for one in drawn.users]
+    users = [f"u{user:02}" for user in drawn.users]
     return pd.DataFrame({"user": users, "item": drawn.items, "rating": drawn.values})
 
 
@@ -36,7 +32,7 @@ def fitted(data: Dataset) -> CFNADEAlgo:
     return CFNADEAlgo(**FAST).fit(data.build_full_trainset())
 
 
-def test_it_says_what_the_estimator_says(fitted: CFNADEAlgo) -> None:
+def test_predictions_are_those_of_the_estimator(fitted: CFNADEAlgo) -> None:
     """Surprise numbers users and items as they come; ours is told the same, in its own order."""
     trainset = fitted.trainset
     cells = [*trainset.all_ratings()]
@@ -52,20 +48,17 @@ def test_it_says_what_the_estimator_says(fitted: CFNADEAlgo) -> None:
         assert [*said.details["probabilities"]] == [1, 2, 3, 4, 5]
 
 
-def test_many_are_answered_as_one_by_one(fitted: CFNADEAlgo, data: Dataset) -> None:
+def test_many_pairs_are_predicted_as_single_ones(fitted: CFNADEAlgo, data: Dataset) -> None:
     testset = [*data.build_full_trainset().build_testset()[:30], ("nobody", 3, 4.0)]
-    together = fitted.test(testset)
-    alone = [fitted.predict(*one) for one in testset]
-    assert [one[:3] for one in together] == [one[:3] for one in alone]
-    np.testing.assert_allclose([one.est for one in together], [one.est for one in alone], atol=1e-6)
-    assert accuracy.rmse(together, verbose=False) > 0
-
-
-def test_the_unknown_are_answered(fitted: CFNADEAlgo) -> None:
-    for user, item in [("nobody", 3), ("u03", "nothing"), ("nobody", "nothing")]:
-        said = fitted.predict(user, item)
-        assert not said.details["was_impossible"]
-        assert 1 < said.est < 5
+    testset += [("u03", "nothing", 2.0), ("nobody", "nothing", 1.0)]
+    batch, singles = fitted.test(testset), [fitted.predict(*cell) for cell in testset]
+    assert [prediction[:3] for prediction in batch] == [prediction[:3] for prediction in singles]
+    estimates = [[prediction.est for prediction in part] for part in (batch, singles)]
+    np.testing.assert_allclose(*estimates, atol=1e-6)
+    assert accuracy.rmse(batch, verbose=False) > 0
+    for prediction in singles[-3:]:  # of unknown users and items
+        assert not prediction.details["was_impossible"]
+        assert 1 < prediction.est < 5
 
 
 def test_cross_validate_is_that_by_hand(data: Dataset) -> None:

@@ -195,7 +195,7 @@ def _print_result(
         end_run(out, config)
     best = f"epoch {outcome['best_epoch']}"
     if "lists" in outcome and outcome["lists"]["ndcg"] is not None:
-        print(f"interactions: validation NDCG@100 {outcome['lists']['ndcg']:.4f}")
+        print(f"interactions: validation NDCG@20 {outcome['lists']['ndcg']:.4f}")
     if outcome["valid"]:
         best += f", validation RMSE {outcome['valid']['rmse']:.4f}"
         best += f" (user and item means: {outcome['valid']['means_rmse']:.4f})"

@@ -26,6 +26,16 @@ def check_engine(engine: str, n_workers: int | None) -> None:
         check_scalar("n_workers", n_workers, int, Ge(1), error=CfnadeError)
 
 
+def _not_installed(engine: str, error: ImportError) -> CfnadeError:
+    library, command = engine.capitalize(), f"pip install 'cfnade[{engine}]'"
+    return CfnadeError(
+        f"engine={engine}: {library} is not installed ({error}); {command}",
+        field="engine",
+        value=engine,
+        reason=f"{library} is not installed; install it with: {command}",
+    )
+
+
 @contextmanager
 def ray_session(n_workers: int | None = None) -> Iterator[Any]:
     """Yield the module ray, connected to the cluster of RAY_ADDRESS or started on this machine."""
@@ -33,12 +43,7 @@ def ray_session(n_workers: int | None = None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise CfnadeError(
-            f"engine=ray: Ray is not installed ({error}); pip install 'cfnade[ray]'",
-            field="engine",
-            value="ray",
-            reason="Ray is not installed; install it with: pip install 'cfnade[ray]'",
-        ) from error
+        raise _not_installed("ray", error) from error
     if ray.is_initialized():
         yield ray
         return
@@ -72,12 +77,7 @@ def spark_session(n_workers: int | None = None) -> Iterator[Any]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise CfnadeError(
-            f"engine=spark: Spark is not installed ({error}); pip install 'cfnade[spark]'",
-            field="engine",
-            value="spark",
-            reason="Spark is not installed; install it with: pip install 'cfnade[spark]'",
-        ) from error
+        raise _not_installed("spark", error) from error
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

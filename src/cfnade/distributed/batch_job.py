@@ -7,14 +7,14 @@ job starts again. `_SUCCESS` is written last.
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
@@ -101,7 +101,8 @@ def predict_to_parquet(
             write_text(folder / JOB, json.dumps(job, indent=1) + "\n")
         run = {"local": _run_here, "ray": _run_on_ray, "spark": _run_on_spark}[engine]
         if tables:
-            _run_or_raise(engine, lambda: run(predictor, tables, folder, n_workers))
+            with _worker_errors(engine):
+                run(predictor, tables, folder, n_workers)
     summary = {"task": task, **_summarize(folder, task)}
     summary["seconds"] = round(time.perf_counter() - started, 1)
     write_text(folder / SUCCESS, json.dumps(summary, indent=1) + "\n")
@@ -236,24 +237,32 @@ def _run_on_ray(
     predictor: BatchPredictor, tables: list[Table], folder: Path, n_workers: int | None
 ) -> None:
     with ray_session(n_workers) as ray:
-        from ray.data import ActorPoolStrategy, DataContext, read_parquet
-
-        DataContext.get_current().enable_progress_bars = False
         n_cpus = int(ray.cluster_resources().get("CPU", 2))
         # With an actor on every processor, reading and writing would wait forever.
-        size = min(n_workers or n_cpus, max(1, n_cpus - 1))
-        # Otherwise Ray makes one block of many small files.
-        rows = read_parquet([str(table.file) for table in tables]).repartition(
-            target_num_rows_per_block=ROWS_PER_FILE[predictor.task]
-        )
-        rows.map_batches(
-            BatchPredictor,
-            fn_constructor_args=[predictor.model, predictor.task],
-            fn_constructor_kwargs=predictor.options,
-            batch_format="pyarrow",
-            batch_size=None,
-            compute=ActorPoolStrategy(size=size),
-        ).write_parquet(str(folder))
+        n_actors = min(n_workers or n_cpus, max(1, n_cpus - 1))
+        # Actors end with the process that started them, here that of the task. Those of a failed
+        # job would otherwise keep their processors, and the next job would wait for these forever.
+        run = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(_map_on_ray)
+        files = [str(table.file) for table in tables]
+        ray.get(run.remote(predictor, files, folder, ROWS_PER_FILE[predictor.task], n_actors))
+
+
+def _map_on_ray(
+    predictor: BatchPredictor, files: list[str], folder: Path, n_rows: int, n_actors: int
+) -> None:
+    from ray.data import ActorPoolStrategy, DataContext, read_parquet
+
+    DataContext.get_current().enable_progress_bars = False
+    # Otherwise Ray makes one block of many small files.
+    rows = read_parquet(files).repartition(target_num_rows_per_block=n_rows)
+    rows.map_batches(
+        type(predictor),
+        fn_constructor_args=[predictor.model, predictor.task],
+        fn_constructor_kwargs=predictor.options,
+        batch_format="pyarrow",
+        batch_size=None,
+        compute=ActorPoolStrategy(size=n_actors),
+    ).write_parquet(str(folder))
 
 
 def _run_on_spark(
@@ -271,25 +280,18 @@ def _run_on_spark(
         )
 
 
-def _run_or_raise(engine: str, run: Callable[[], None]) -> None:
-    """Run a job; raise errors of workers, which Ray and Spark wrap in pages of text, as a sentence.
-
-    The engine's exception is dropped: its traceback refers to the actors of Ray Data, which stop
-    only when nothing refers to them. Until then they occupy processors, and the next job of this
-    process would wait for these forever.
-    """
+@contextmanager
+def _worker_errors(engine: str) -> Iterator[None]:
+    """Raise errors of workers, which Ray and Spark wrap in pages of text, as one sentence."""
     try:
-        run()
-        return
+        yield
     except CfnadeError:
         raise
     except Exception as error:  # the engines have no common class
         text = str(error)
-        log.debug("%s", text)
-    gc.collect()
-    match = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
-    reason = f"{engine}: {text.strip().splitlines()[-1]}" if match is None else match[1]
-    raise PredictionError(reason)
+        match = re.search(r"cfnade\.exceptions\.\w+: (.+)", text)
+        reason = f"{engine}: {text.strip().splitlines()[-1]}" if match is None else match[1]
+        raise PredictionError(reason) from error
 
 
 # -- results --------------------------------------------------------------------------------------

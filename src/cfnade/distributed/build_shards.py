@@ -118,8 +118,8 @@ def build_shards(
         return shards
     _begin(folder, job)
     with closing(open_sql(engine, folder / WORK, n_workers, memory_limit)) as sql:
-        written = _write(sql, folder, files, shard_options, loading, log)
-    manifest = manifest_of(folder, sides=shard_options.sides, job=job, **written)
+        entries = _write(sql, folder, files, shard_options, loading, log)
+    manifest = manifest_of(folder, sides=shard_options.sides, job=job, **entries)
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     shutil.rmtree(folder / WORK)
     return ShardedRatings.open(folder)
@@ -349,7 +349,7 @@ def _create_tables(sql: SqlEngine, facts: _Facts, options: ShardOptions) -> None
         sql.number_ids(f"{axis}s", f"SELECT DISTINCT {axis}_id AS id FROM {facts.relation}")
         count = int(sql.rows(f"SELECT count(*) FROM {axis}s")[0][0])
         if count > _MOST:
-            raise DataError(f"{count:,} {axis}s: at most {_MOST:,} can be told apart")
+            raise DataError(f"{count:,} {axis}s: at most {_MOST:,} can be numbered")
     sql.create("cells", _cells(facts, options))
     if not facts.implicit and options.duplicates == "error":
         _refuse_duplicates(sql)

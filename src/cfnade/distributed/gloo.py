@@ -34,7 +34,7 @@ class GlooGroup(ProcessGroup):
 
     Args:
         timeout: Seconds after which torch gives up a collective.
-        store: Keys that all ranks share.
+        store: Keys that all ranks share; None: every rank reports its errors.
     """
 
     def __init__(self, timeout: float, store: Store | None = None) -> None:
@@ -150,10 +150,7 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[ProcessGroup]:
     A process group that exists already, as under Ray, is used and left as it is.
     """
     if dist.is_initialized():
-        group: ProcessGroup = SINGLE_PROCESS
-        if dist.get_world_size() > 1:
-            group = GlooGroup(timeout, _new_store(timeout))
-        yield group
+        yield GlooGroup(timeout) if dist.get_world_size() > 1 else SINGLE_PROCESS
     elif "RANK" not in os.environ:
         yield SINGLE_PROCESS
     else:
@@ -179,17 +176,3 @@ def _join(timeout: timedelta) -> Store:
             f"others ({reason})"
         ) from error
     return prefixed
-
-
-def _new_store(timeout: float) -> Store | None:
-    """Return keys for the ranks of a group that another library made; None if it has no address."""
-    host, rank = os.environ.get("MASTER_ADDR"), dist.get_rank()
-    if host is None:
-        return None
-    wait = timedelta(seconds=timeout)
-    server = None
-    if rank == 0:
-        server = dist.TCPStore(host, 0, None, True, wait, wait_for_workers=False)  # type: ignore[attr-defined]
-    ports = [server.port if server is not None else 0]
-    dist.broadcast_object_list(ports)
-    return server or dist.TCPStore(host, ports[0], None, False, wait)  # type: ignore[attr-defined]

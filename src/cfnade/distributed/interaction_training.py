@@ -125,9 +125,9 @@ class RankingValidation:
             users = users[choose_positions(len(users), MAX_USERS, (seed, STREAM))]
         self._history = rows.select(users)
         self._n_relevant = data.valid_counts[users].astype(np.int64)
-        index = np.flatnonzero(np.isin(valid.rows, users))
-        numbers = np.searchsorted(users, valid.rows[index])
-        self._relevant: tuple[IntArray, Array] = numbers, valid.columns[index]
+        index = np.flatnonzero(np.isin(valid.row_indices, users))
+        numbers = np.searchsorted(users, valid.row_indices[index])
+        self._relevant: tuple[IntArray, Array] = numbers, valid.rows.columns[index]
         self._n_columns = len(data.part.columns)  # a rank without columns has a dummy one
         self._n_items = data.part.n_columns
 

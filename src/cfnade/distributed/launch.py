@@ -24,7 +24,7 @@ from cfnade.distributed.state import exists
 from cfnade.exceptions import CfnadeError, TrainingError
 
 RankResult = dict[str, str]
-"""The summary of rank 0 or an error; empty for other ranks."""
+"""The summary of rank 0, an "error", or the error that another rank was "lost"."""
 
 
 class ReportedElsewhereError(TrainingError):
@@ -121,9 +121,10 @@ def run_on_cluster(job: RankJob, engine: str, n_workers: int, max_restarts: int)
                         f"{engine} lost workers ({reason}); {_advice(job.out)}"
                     ) from error
                 print(f"{engine} lost workers; restarting", file=sys.stderr)
-    errors = [result["error"] for result in results if "error" in result]
-    if errors:
-        raise TrainingError(errors[0])
+    for kind in ("error", "lost"):  # the first error is why others lost a rank
+        for result in results:
+            if kind in result:
+                raise TrainingError(result[kind])
     return results[0]["summary"]
 
 
@@ -135,7 +136,8 @@ def write_result(job: RankJob, file: Path) -> None:
     except ReportedElsewhereError:
         pass
     except CfnadeError as error:
-        result = {"error": str(error)}
+        kind = "lost" if isinstance(error.__cause__, RankLostError) else "error"
+        result = {kind: str(error)}
     file.write_text(json.dumps(result))
 
 

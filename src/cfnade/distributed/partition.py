@@ -61,9 +61,9 @@ class PairExchange(NamedTuple):
     since: list[int]
     to: list[int]
 
-    def add_scores(self, scores: Array, others: Array) -> None:
-        """Add the scores of other ranks to scores (T, K); `others` (S, K) are those to send."""
-        scores[self.here] += self.group.all_to_all_rows(others[self.there], self.to, self.since)
+    def add_scores(self, scores: Array, sent: Array) -> None:
+        """Add the scores of other ranks to scores (T, K); `sent` (S, K) are those to send."""
+        scores[self.here] += self.group.all_to_all_rows(sent[self.there], self.to, self.since)
 
     def return_slopes(self, slopes: Array) -> Array:
         """Return the slopes of the own users' cells, (S, K), from those of the scores."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from cfnade._typing import IndexArray, IntArray
 from cfnade.components.base import Axis, other_axis
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
-from cfnade.data.scale import LevelArray
 from cfnade.distributed.partition import ColumnPartition
 from cfnade.distributed.process_group import ProcessGroup
 from cfnade.distributed.shards import ColumnRatings, ShardedRatings, owner_of
@@ -58,14 +57,6 @@ class RankRatings(Dataset):
         return int(counts.sum(dtype=np.int64)), int(np.count_nonzero(counts))
 
 
-class HeldOutRatings(NamedTuple):
-    """Validation ratings in a rank's columns, sorted by row and column."""
-
-    rows: IndexArray  # (n,)
-    columns: IndexArray  # (n,) within the rank's own
-    levels: LevelArray  # (n,)
-
-
 @dataclass(frozen=True, eq=False)
 class RankData:
     """A rank's training and validation ratings; columns are numbered within its train."""
@@ -74,11 +65,9 @@ class RankData:
     """What the rows are."""
     ratings: RankRatings
     part: ColumnPartition
-    valid: HeldOutRatings
+    valid: ColumnRatings
     valid_counts: IndexArray
     """(N,) validation ratings of each whole row."""
-    weights: npt.NDArray[np.float32] | None = None
-    """(n,) weights of interactions."""
 
     @property
     def rows(self) -> CsrRows:
@@ -99,7 +88,6 @@ def load_rank_data(
     train = shards.load(axis, "train", group.rank, group.size)
     valid = shards.load(axis, "valid", group.rank, group.size)
     row_counts, valid_counts = (_row_counts(group, part.rows) for part in (train, valid))
-    held_out = HeldOutRatings(valid.row_indices, valid.rows.columns, valid.rows.levels)
     if refit:
         train, row_counts = _merge(train, valid, row_counts), row_counts + valid_counts
     rows, K = train.rows, len(shards.scale)
@@ -115,25 +103,22 @@ def load_rank_data(
     part = ColumnPartition(
         group, train.columns, n_columns, totals, partial_rows, partial(owner_of, group.size)
     )
-    return RankData(axis, ratings, part, held_out, valid_counts, train.weights)
+    return RankData(axis, ratings, part, valid, valid_counts)
 
 
 def _merge(train: ColumnRatings, valid: ColumnRatings, train_counts: IndexArray) -> ColumnRatings:
     """Return the ratings of both; in each row those of validation come last, as in one process."""
-    valid_positions = valid.position_in_row + train_counts[valid.row_indices]
-    row = np.concatenate([train.row_indices, valid.row_indices])
-    position = np.concatenate([train.position_in_row, valid_positions.astype(np.int32)])
-    order = np.lexsort((position, row))
+    parts = train, valid
+    after = valid.position_in_row + train_counts[valid.row_indices]
+    position = np.concatenate([train.position_in_row, after.astype(np.int32)])
+    order = np.lexsort((position, np.concatenate([part.row_indices for part in parts])))
     rows = replace(
         train.rows,
         offsets=train.rows.offsets + valid.rows.offsets,
-        columns=np.concatenate([train.rows.columns, valid.rows.columns])[order],
-        levels=np.concatenate([train.rows.levels, valid.rows.levels])[order],
+        columns=np.concatenate([part.rows.columns for part in parts])[order],
+        levels=np.concatenate([part.rows.levels for part in parts])[order],
     )
-    weights = None
-    if train.weights is not None and valid.weights is not None:
-        weights = np.concatenate([train.weights, valid.weights])[order]
-    return ColumnRatings(rows, train.columns, position[order], weights)
+    return ColumnRatings(rows, train.columns, position[order])
 
 
 def _row_counts(group: ProcessGroup, rows: CsrRows) -> IndexArray:
@@ -196,8 +181,8 @@ class RankSplit:
         return RankRatings(*columns, *ids, grouped=grouped, row_counts=counts)
 
     @property
-    def valid(self) -> HeldOutRatings:
-        return self.sets[0].valid
+    def valid(self) -> CsrRows:
+        return self.sets[0].valid.rows
 
     @cached_property
     def validation(self) -> DistributedValidation | None:

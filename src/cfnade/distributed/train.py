@@ -1,4 +1,4 @@
-"""Train on several ranks: what each of them runs, under any launcher."""
+"""Train on several ranks: the function that each rank runs, under any launcher."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def train_distributed(
         calibration: Calibration | None = None
         metrics: dict[str, Any] = {}
         if trained and split.validation is not None:
-            chosen = [member.chosen.members[0] for member in trained]
-            calibration, metrics = split.validation.calibrate(chosen)
+            selected = [member.chosen.members[0] for member in trained]
+            calibration, metrics = split.validation.calibrate(selected)
         model = _assemble(trained, plan, split)
         outcome = _outcome(trained, plan, split, options) | {"valid": metrics}
         outcome["stopped"] = len(trained) < len(trainings) or any(t.stopped for t in trained)

@@ -34,25 +34,25 @@ class DistributedValidation:
 
     Args:
         data: A rank's data of a model, that whose rows are users if there are two.
-        other: Data whose rows are items, for a model of both sides.
+        item_data: Data whose rows are items, for a model of both sides.
     """
 
-    def __init__(self, data: RankData, other: RankData | None = None) -> None:
+    def __init__(self, data: RankData, item_data: RankData | None = None) -> None:
         self._data, self._group = data, data.part.group
         self._values = data.ratings.scale.array()
         selected = _selected_rows(data)
-        self._pairs = _ValidationPairs(data, selected[data.valid.rows])
+        self._pairs = _ValidationPairs(data, selected[data.valid.row_indices])
         self.levels = self._pairs.levels
-        self._other_pairs, self._exchange = None, None
-        if other is not None:
-            users = other.part.columns[other.valid.columns]
-            self._other_pairs = _ValidationPairs(other, selected[users])
-            here, there = self._pairs.cells, self._other_pairs.cells
+        self._item_pairs, self._exchange = None, None
+        if item_data is not None:
+            users = item_data.part.columns[item_data.valid.rows.columns]
+            self._item_pairs = _ValidationPairs(item_data, selected[users])
+            here, there = self._pairs.cells, self._item_pairs.cells
             self._exchange = pair_exchange(
                 self._group,
                 data.part.owner,
                 (here[0].astype(np.int64), data.part.columns[here[1]].astype(np.int64)),
-                (other.part.columns[there[1]].astype(np.int64), there[0].astype(np.int64)),
+                (item_data.part.columns[there[1]].astype(np.int64), there[0].astype(np.int64)),
             )
         self._frequencies = data.part.totals / max(1, data.part.totals.sum())
 
@@ -62,8 +62,8 @@ class DistributedValidation:
 
     def probabilities(self, members: Sequence[Member]) -> FloatArray:
         """Return the mean distribution of each own rating before calibration, (n, K)."""
-        first, *others = (self._member_probabilities(member) for member in members)
-        return sum(others, first) / len(members) if others else first
+        probabilities = [self._member_probabilities(member) for member in members]
+        return sum(probabilities[1:], probabilities[0]) / len(members)
 
     def calibrate(self, members: Sequence[Member]) -> tuple[Calibration | None, dict[str, Any]]:
         """Return a calibration, fitted to a sample of all ranks, and the validation metrics.
@@ -95,9 +95,9 @@ class DistributedValidation:
 
     def _member_probabilities(self, member: Member) -> FloatArray:
         scores, untrained = self._pairs.scores(member), self._pairs.untrained
-        if self._other_pairs is not None and self._exchange is not None:
-            others = self._other_pairs
-            sent = np.concatenate([others.scores(member), others.untrained[:, None]], 1)
+        if self._item_pairs is not None and self._exchange is not None:
+            pairs = self._item_pairs
+            sent = np.concatenate([pairs.scores(member), pairs.untrained[:, None]], 1)
             both = np.concatenate([scores, untrained[:, None]], 1)
             self._exchange.add_scores(both, sent.astype(both.dtype))
             scores, untrained = both[:, :-1], both[:, -1] > 0
@@ -139,8 +139,8 @@ class _ValidationPairs:
         self._data = data
         self._rows = np.flatnonzero(data.valid_counts > 0)
         index, valid = np.flatnonzero(selected), data.valid
-        self.cells = valid.rows[index], valid.columns[index].astype(np.int64)
-        self.levels = valid.levels[index].astype(np.int64)
+        self.cells = valid.row_indices[index], valid.rows.columns[index].astype(np.int64)
+        self.levels = valid.rows.levels[index].astype(np.int64)
         self._trained = np.bincount(data.rows.columns, minlength=data.rows.n_columns)
         self.untrained = self._trained[self.cells[1]] == 0
 

@@ -1,4 +1,4 @@
-"""The API of implicit's recommenders on sparse matrices; implicit itself is not needed.
+"""The interface of implicit's recommenders on sparse matrices; implicit itself is not needed.
 
 Rows are users, columns items, and values the weights of interactions.
 """
@@ -40,9 +40,7 @@ class ImplicitRecommender:
     def fit(self, user_items: Any, show_progress: bool = False, callback: Any = None) -> Self:
         """Fit the model to a CSR matrix (users, items)."""
         if callback is not None:
-            raise NotImplementedError(
-                "fit() calls no callback: most of the model has a closed form"
-            )
+            raise NotImplementedError("most of the model has a closed form: leave out callback")
         self._user_items = _csr(user_items, "user_items")
         cells = self._user_items.tocoo()
         cells.eliminate_zeros()
@@ -78,11 +76,12 @@ class ImplicitRecommender:
                 "such as user_items[userid]"
             )
         history = rows if recalculate_user else self._user_items[self._checked(users, 0)]
-        excluded = rows if filter_already_liked_items else None
         scores = self._full(
             self._interactions.log_probabilities(self._rows(history), exclude_known=False)
         )
-        return self._best(scores, N, np.ndim(userid) == 0, filter_items, items, excluded)
+        if filter_already_liked_items:
+            scores[rows.nonzero()] = _LAST
+        return self._best(scores, N, np.ndim(userid) == 0, filter_items, items)
 
     def similar_items(
         self,
@@ -102,14 +101,14 @@ class ImplicitRecommender:
                 "items have no vectors to recalculate; they are those of fit()"
             )
         item_ids = self._checked(np.atleast_1d(itemid), 1)
-        rows = np.arange(len(item_ids))
-        once = np.full(len(item_ids), self._mean())
-        single = csr_matrix((once, (rows, item_ids)), (len(item_ids), self._user_items.shape[1]))
+        weights, rows = self.model.fitted_.context.weights, np.arange(len(item_ids))
+        mean = np.full(len(item_ids), 1.0 if weights is None else float(weights.mean()))
+        single = csr_matrix((mean, (rows, item_ids)), (len(item_ids), self._user_items.shape[1]))
         model = self._interactions
         logs = model.log_probabilities(self._rows(single))
         scores = self._full(logs - (1 - POPULARITY) * model.base_log_probabilities)
         scores[rows, item_ids] = np.inf
-        return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items, None)
+        return self._best(scores, N, np.ndim(itemid) == 0, filter_items, items)
 
     def similar_users(self, *_: Any, **__: Any) -> Any:
         """Not implemented: users have no vectors to compare."""
@@ -134,10 +133,6 @@ class ImplicitRecommender:
         arrays = csr.indptr.astype(np.int64), csr.indices.astype(np.int32)
         return InteractionRows(*arrays, csr.data.astype(np.float32), len(self._columns))
 
-    def _mean(self) -> float:
-        weights = self.model.fitted_.context.weights
-        return 1.0 if weights is None else float(weights.mean())
-
     def _full(self, scores: ScoreArray) -> ScoreArray:
         """Return scores for every column of the matrix."""
         padded = np.full((len(scores), self._user_items.shape[1]), _LAST, np.float32)
@@ -154,18 +149,11 @@ class ImplicitRecommender:
         return ids
 
     def _best(
-        self,
-        scores: ScoreArray,
-        N: int,
-        single: bool,
-        filter_items: Any,
-        items: Any,
-        excluded: Any,
+        self, scores: ScoreArray, N: int, single: bool, filter_items: Any, items: Any
     ) -> tuple[IndexArray, ScoreArray]:
+        """Return the N best items of each row, or of the only row."""
         if items is not None and filter_items is not None:
             raise PredictionError("give items, which alone are ranked, or filter_items, not both")
-        if excluded is not None:
-            scores[excluded.nonzero()] = _LAST
         if filter_items is not None:
             scores[:, self._checked(np.asarray(filter_items), 1)] = _LAST
         candidates = np.arange(scores.shape[1])
