@@ -228,10 +228,10 @@ def by_last(dataset: Dataset, count: int) -> LabelArray:
         )
     if count == 0:
         raise DataError("last:0 leaves nothing to test; write last:1 or more")
-    newest_first = np.argsort(dataset.times, kind="stable")[::-1]  # ties: later in the file
-    n_newer = np.empty(len(dataset), np.int64)  # ratings of the same user that are newer
-    n_newer[newest_first] = rank_in_row(dataset.users[newest_first])
+    order = np.lexsort((dataset.times, dataset.users))  # stable: later in the file is newer
     sizes = np.bincount(dataset.users, minlength=dataset.n_users)
+    n_newer = np.empty(len(dataset), np.int64)  # ratings of the same user that are newer
+    n_newer[order] = np.repeat(np.cumsum(sizes), sizes) - 1 - np.arange(len(dataset))
     enough = (sizes > 2 * count)[dataset.users]
     if not enough.any():
         raise DataError(
@@ -289,10 +289,10 @@ def _liang_answers(dataset: Dataset, likes: BoolArray, seed: int) -> IndexArray:
 
 def rank_in_row(rows: IndexArray) -> npt.NDArray[np.int64]:
     """Return how many earlier entries have the same row, (n,)."""
-    order = np.argsort(rows, kind="stable")
-    grouped = rows[order]
+    order, position = np.argsort(rows, kind="stable"), np.arange(len(rows))
+    is_first = np.diff(rows[order], prepend=-1) != 0
     rank = np.empty(len(rows), np.int64)
-    rank[order] = np.arange(len(rows)) - np.searchsorted(grouped, grouped)
+    rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
     return rank
 
 

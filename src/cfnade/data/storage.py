@@ -154,12 +154,12 @@ def cached(
     file, stamp = cache_dir() / "parsed" / f"{key}.safetensors", _stamp(path, companions)
     if file.exists():
         try:
-            dataset, note = open_dataset(file)
+            stored, note = open_dataset(file)
             content = json.loads(note)
             if content["stamp"] == stamp:
-                return dataset, str(content["description"])
+                return stored, str(content["description"])
         except (DataError, ValueError, LookupError, TypeError) as error:
-            log.warning("%s; parsing the source again", error)
+            log.warning("%s: %s; parsing the source again", file, error)
     dataset, description = parse()
     if _stamp(path, companions) == stamp:  # else the source changed while it was parsed
         note = json.dumps({"stamp": stamp, "description": description})

@@ -104,9 +104,9 @@ def write_chunks(
         for name, (dtype, shape) in ordered.items():
             state = _new_digest(dtype, shape)
             for chunk in chunks(name):
-                content = np.ascontiguousarray(chunk, dtype)
+                content = np.ascontiguousarray(chunk, dtype).data
                 state.update(content)
-                file.write(content.data)
+                file.write(content)
             digests[name] = state.hexdigest()
         complete = _with_digests(metadata, digests)
         header = _encode_header(ordered, complete)  # as long as the first: digests have one length
@@ -172,7 +172,7 @@ def digest_chunks(dtype: np.dtype[Any], shape: tuple[int, ...], chunks: Iterable
     """Return the same digits for an array that comes in chunks."""
     state = _new_digest(dtype, shape)
     for chunk in chunks:
-        state.update(np.ascontiguousarray(chunk))
+        state.update(np.ascontiguousarray(chunk).data)
     return state.hexdigest()
 
 
