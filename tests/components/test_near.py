@@ -26,14 +26,16 @@ from tests.queries import known as ratings_of
 from cfnade.checkpoint import load, save
 from cfnade.components import Axis
 from cfnade.components import neighborhood as module
+from cfnade.components.base import Pairs
 from cfnade.components.neighborhood import NeighborhoodComponent, pairs_of
 from cfnade.components.registry import component_names, new_member
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.data.splits import Split, apply_labels
+from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import TrainingError
-from cfnade.inference.query import Query
+from cfnade.inference.query import Entities, Query
 from cfnade.inference.scorer import Scorer
 from cfnade.kernels.neighborhood import ResidualCovariance, solve_weights
 from cfnade.training.options import RunOptions
@@ -100,6 +102,30 @@ def test_a_known_cell_is_said_as_if_it_had_never_been_rated(axis: Axis) -> None:
             rtol=0,
             atol=1e-10,
         )
+
+
+@pytest.mark.parametrize("column", [0, 17])
+def test_downdates_are_rows_without_each_rating(
+    column: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROW_PIECE", 400)
+    side = near_of("user", synthetic(60, 80, 3_000, seed=1).ratings)
+    rng = np.random.default_rng(0)
+    columns = np.setdiff1d(rng.permutation(80)[:60], [column]).astype(np.int32)
+    levels = rng.integers(0, 5, len(columns)).astype(np.uint8)
+    left_out = np.append(rng.permutation(len(columns)), -1)
+    known = [(np.delete(columns, t), np.delete(levels, t)) for t in left_out[:-1]]
+
+    def scores(histories: Any, rows: Any, left_out: Any = None) -> Any:
+        data = Entities.of_histories([-1] * len(histories), histories, 80, 5).rows
+        none = np.full(len(rows), -1)
+        pairs = Pairs(data, rows, np.full(len(rows), column), none, none, left_out)
+        return side.scorer(data).score_pairs(pairs)
+
+    found = scores([(columns, levels)], np.zeros(len(left_out), int), left_out)
+    expected = scores([*known, (columns, levels)], np.arange(len(left_out)))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    assert np.ptp(found[:, 4]) > 0.01
 
 
 # -- pairs -----------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class FactorStates(GaussianStates):
 
     def __init__(self, component: FactorComponent, rows: CsrRows) -> None:
         arrays, S = component.arrays, component.config.samples
-        self._arrays, self._link = arrays, component.link()
+        self.arrays, self._link = arrays, component.link()
         self.loadings, self.means = arrays["a"] / S, arrays["mean"].mean(1)
         M, D = self.loadings.shape
         table = np.zeros((M, 2, D + 1), self.loadings.dtype)  # of (m, ω)
@@ -245,12 +245,12 @@ class FactorStates(GaussianStates):
 
     def fold_in_output(self) -> tuple[RowStates, OutputTable]:
         """Return bells that are not tilted, whose scores are linear in the loadings."""
-        k, variance = np.arange(self.rows.n_levels), float(self._arrays["variances"][0])
+        k, variance = np.arange(self.rows.n_levels), float(self.arrays["variances"][0])
         M, D = self.loadings.shape
         table = np.zeros((M, len(k), D + 1), self.dtype)
         table[:, :, :D] = self.loadings[:, None] * (k / variance)[:, None]
         bells = -np.square(k - self.means[:, None]) / (2 * variance)
-        bias = self._arrays["log_weights"] + bells
+        bias = self.arrays["log_weights"] + bells
         return self, OutputTable(table, bias.astype(self.dtype), False)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.components.base import (
     Array,
+    Arrays,
     ArraySpec,
     Axis,
     BoolArray,
@@ -39,12 +40,14 @@ from cfnade.kernels.neighborhood import (
     correct_cells,
     correct_column,
     correct_row,
+    correct_without_each,
     solve_weights,
 )
 from cfnade.kernels.sparse import cooccurrence
 from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.models.config import NeighborhoodConfig
 from cfnade.utils.caching import locked_cached_property
+from cfnade.utils.cancellation import check_cancelled
 
 _FACTORS = "factors."
 
@@ -57,6 +60,8 @@ SURE: dict[Axis, float] = {"user": 3.0, "item": 4.0}
 than films and have fewer ratings in common, so that more of them look alike by chance."""
 ROWS_AT_ONCE = 20_000
 """Of which residuals are made."""
+ROW_PIECE = 1 << 15
+"""Values in a temporary array of leave-one-out, few enough for a cache of the processor."""
 LEAST_COMMON = 20
 """Rows that two columns have in common, at least."""
 DOUBT = 100.0
@@ -263,7 +268,50 @@ class NeighborhoodRows:
         return scores
 
     def _corrections(self, ratings: RowRatings, rows: IntArray, pairs: Pairs) -> Array:
-        """Corrections of pairs; where a rating is left out, from a reduced row of its own. (n,)."""
+        """Return the corrections of pairs, (n,)."""
+        out = np.empty(len(rows))
+        places = np.arange(len(rows))
+        if pairs.left_out is not None:
+            alone = (pairs.left_out >= 0) & (pairs.levels < 0)
+            for group in _groups(rows, pairs.column, np.flatnonzero(alone)):
+                out[group] = self._corrections_without_each(
+                    ratings, rows[group[0]], pairs.take(group)
+                )
+            places = np.flatnonzero(~alone)
+        if len(places):
+            out[places] = self._reduced_corrections(ratings, rows[places], pairs.take(places))
+        return out
+
+    def _corrections_without_each(self, ratings: RowRatings, row: int, pairs: Pairs) -> Array:
+        """Return the corrections of one column for a row without each of some ratings, (n,).
+
+        The time is linear in the number of pairs.
+        """
+        assert pairs.left_out is not None
+        entries = slice(*ratings.offsets[row : row + 2])
+        columns, near = np.array(ratings.columns[entries]), self._near
+        left_out, out = pairs.left_out - pairs.rows.offsets[pairs.row], np.zeros(len(pairs.row))
+        covariances, g = np.zeros(len(near.variances)), np.empty(len(columns))
+        neighbors = slice(*near.starts[pairs.column[0] : pairs.column[0] + 2])
+        covariances[near.others[neighbors]] = near.covariances[neighbors]
+        solve_weights(np.array([0, len(columns)]), columns, covariances[columns], near, g)
+        connected = np.flatnonzero(g)  # directly or by other columns
+        if not len(connected):
+            return out
+        places = np.full(len(columns), -1)
+        places[connected] = np.arange(len(connected))
+        terms = ResidualTerms.of(self._factors.arrays, columns, ratings.levels[entries])
+        step = max(1, ROW_PIECE // len(connected))
+        for first in range(0, len(out), step):
+            check_cancelled()
+            part = slice(first, first + step)
+            residuals = terms.without_each(left_out[part], connected)
+            arguments = places[left_out[part]], residuals, near, out[part]
+            correct_without_each(g[connected], columns[connected], *arguments)
+        return out
+
+    def _reduced_corrections(self, ratings: RowRatings, rows: IntArray, pairs: Pairs) -> Array:
+        """Return corrections; where ratings are left out, from reduced rows. (n,)."""
         if pairs.left_out is not None:
             further = np.flatnonzero(pairs.left_out >= 0)
             columns = pairs.rows.columns[pairs.left_out[further]].astype(np.int64)
@@ -321,6 +369,69 @@ class NeighborhoodRows:
     def _every(self) -> _Weighed:
         """All rows that it was given."""
         return self._weighed(ratings_of(self.rows))
+
+
+def _groups(rows: IntArray, columns: IntArray, places: IntArray) -> list[IntArray]:
+    """Return the places of pairs of the same row and column, together."""
+    if not len(places):
+        return []
+    order = places[np.lexsort((columns[places], rows[places]))]
+    is_new = (np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0)
+    return np.split(order, np.flatnonzero(is_new) + 1)
+
+
+class ResidualTerms(NamedTuple):
+    """What each of the n ratings of a row adds to the posterior of the analysis, and the sums.
+
+    Symmetric matrices are lists of their lower triangles, row by row: (L, n), L = D (D + 1) / 2.
+    """
+
+    loadings: Array  # (D, n)
+    errors: Array  # (n,) r - μ
+    precision: Array  # (L, n)
+    evidence: Array  # (D, n)
+    total_precision: Array  # (L, 1), with the prior
+    total_evidence: Array  # (D, 1)
+
+    @classmethod
+    def of(cls, arrays: Arrays, columns: IntArray, levels: IntArray) -> ResidualTerms:
+        a, c, mean = (arrays[name][columns].T.astype(np.float64) for name in ("a", "c", "mean"))
+        errors, noise = levels - mean[0], float(arrays["noise"][0])
+        i, j = np.tril_indices(len(a))
+        precision = (a[i] * a[j] + np.where(i == j, 1, 0)[:, None] * c[i]) / noise
+        prior = np.where(i == j, 1.0, 0.0)[:, None]
+        evidence = a * errors / noise
+        sums = prior + precision.sum(1, keepdims=True), evidence.sum(1, keepdims=True)
+        return cls(a, errors, precision, evidence, *sums)
+
+    def without_each(self, left_out: IntArray, ratings: IntArray) -> Array:
+        """Return what the analysis leaves of ratings without them and without another, (T, n).
+
+        Cholesky's method, for all pairs of ratings at once.
+        """
+        rest = self.total_precision - self.precision[:, ratings]  # (L, n)
+        D, evidence = len(self.evidence), self.total_evidence - self.evidence[:, ratings]
+        x = [evidence[i] - self.evidence[i, left_out, None] for i in range(D)]  # (T, n) each
+        P = {
+            cell: rest[number] - self.precision[number, left_out, None]
+            for number, cell in enumerate(zip(*np.tril_indices(D), strict=True))
+        }  # (T, n) each
+        inverse = {}
+        for j in range(D):
+            inverse[j] = 1 / P[j, j]
+            for i in range(j + 1, D):
+                factor = P[i, j] * inverse[j]
+                for k in range(j + 1, i + 1):
+                    P[i, k] -= factor * P[k, j]
+                x[i] -= factor * x[j]
+        for i in reversed(range(D)):
+            for k in range(i + 1, D):
+                x[i] -= P[k, i] * x[k]
+            x[i] *= inverse[i]
+        residuals = np.tile(self.errors[ratings], (len(left_out), 1))
+        for loading, mean in zip(self.loadings[:, ratings], x, strict=True):
+            residuals -= loading * mean
+        return residuals
 
 
 class ColumnPairs(NamedTuple):

@@ -16,6 +16,8 @@ from cfnade.kernels.jit import internal, kernel
 
 _PRECISION = 1e-24  # of the squared residual, relative to the first
 _EXTRA_STEPS = 50  # than a row has ratings: exact arithmetic would need no more than these
+_NEGLIGIBLE = 1e-8  # entries of A⁻¹ R_i, relative to the largest
+_RELATIVE_ERROR = 3e-9  # of downdates, relative to the same
 
 
 class ResidualCovariance(NamedTuple):
@@ -61,14 +63,16 @@ def _multiply(x: Any, diagonal: Any, starts: Any, others: Any, values: Any, out:
 
 
 @internal
-def _solve(diagonal: Any, starts: Any, others: Any, values: Any, left: Any, out: Any) -> None:
+def _solve(
+    diagonal: Any, starts: Any, others: Any, values: Any, left: Any, out: Any, precision: float
+) -> None:
     """out = A⁻¹ left; `left` is used up. The diagonal is what steps are scaled by."""
     n = len(left)
     way, product, size = left / diagonal, np.empty(n), 0.0
     for a in range(n):
         out[a] = 0.0
         size += left[a] * way[a]
-    enough = _PRECISION * size
+    enough = precision * size
     for _ in range(n + _EXTRA_STEPS):
         if size <= enough:
             break
@@ -94,7 +98,35 @@ def solve_weights(offsets: Any, columns: Any, residuals: Any, near: Any, out: An
         diagonal = np.empty(len(own))
         for a in range(len(own)):
             diagonal[a] = near.variances[own[a]]
-        _solve(diagonal, starts, others, values, residuals[part].copy(), out[part])
+        _solve(diagonal, starts, others, values, residuals[part].copy(), out[part], _PRECISION)
+
+
+@kernel
+def correct_without_each(
+    g: Any, columns: Any, left_out: Any, residuals: Any, near: Any, out: Any
+) -> None:
+    """out (T,) = c of a column for one row without each of T ratings, -1 for none of the columns.
+
+    With A the row's matrix, g = A⁻¹ R_i and u = A⁻¹ 1_t, the row without rating t has
+    c = (g - u g_t / u_t)·e, e (T, n) being what is left of each rating then. So u, a downdate of
+    A⁻¹, is needed as exactly as g_t is large; e_t does not matter.
+    """
+    place = np.full(len(near.variances), -1, np.int64)
+    starts = np.empty(len(columns) + 1, np.int64)
+    others, values = _row_matrix(columns, near, place, starts)
+    diagonal, right, u = near.variances[columns], np.zeros(len(columns)), np.empty(len(columns))
+    largest = np.abs(g).max()
+    for number in range(len(left_out)):
+        t, e = left_out[number], residuals[number]
+        out[number] = np.sum(g * e)
+        if t >= 0:
+            out[number] -= g[t] * e[t]
+        if t >= 0 and abs(g[t]) > _NEGLIGIBLE * largest:
+            right[:] = 0.0
+            right[t] = 1.0
+            precision = max(_PRECISION, (_RELATIVE_ERROR * largest / g[t]) ** 2)
+            _solve(diagonal, starts, others, values, right, u, precision)
+            out[number] -= g[t] / u[t] * (np.sum(u * e) - u[t] * e[t])
 
 
 @kernel

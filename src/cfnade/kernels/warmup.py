@@ -226,6 +226,10 @@ def _train_posteriors() -> None:
     neighborhood.solve_weights(*ragged, np.ones(4), near, weights)
     neighborhood.correct_cells((_ROWS, _ROWS), ragged, weights, near, np.zeros(1))
     neighborhood.correct_row(_COLUMNS[:2].copy(), weights, near, np.zeros(2))
+    left_out, residuals = np.zeros(1, np.int64), np.ones((1, 2))
+    neighborhood.correct_without_each(
+        np.ones(2), _COLUMNS[:2].copy(), left_out, residuals, near, np.zeros(1)
+    )
     neighborhood.correct_column(0, ragged, weights, near, np.zeros(2))
 
 
