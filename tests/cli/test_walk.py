@@ -13,7 +13,7 @@ from tests.cli.conftest import Shell
 import cfnade
 
 ROOT = str(Path(cfnade.__file__).parent)
-MAX_MODULES, MAX_FUNCTIONS = 75, 590
+MAX_MODULES, MAX_FUNCTIONS = 74, 583
 """Lower them when a change makes it possible; the aim is 60 and 350."""
 
 

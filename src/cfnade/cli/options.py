@@ -20,7 +20,7 @@ from cfnade.exceptions import DataError
 SOURCES = "File, folder, data set (ml-1m), URL, store:URL or - (stdin)."
 
 
-def option(form: str, help_text: str, *, panel: str | None = None, **limits: float) -> Any:
+def option(form: str, help_text: str, *, panel: str | None = None, **limits: Any) -> Any:
     """Return an option whose default is that of the parameter.
 
     Args:
