@@ -90,6 +90,11 @@ def test_stored_entries_of_any_sparse_format_are_ratings(make: Any, kind: str) -
     assert len(ratings) == np.count_nonzero(dense)
 
 
+def test_zeros_that_fill_blocks_are_no_ratings() -> None:
+    dense = np.diag([5.0, 3.0, 1.0, 4.0])
+    assert load(sp.bsr_array(dense, blocksize=(2, 2))) == load(sp.csr_array(dense))
+
+
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 def test_a_stored_zero_is_a_rating(kind: str) -> None:
     matrix = sp.coo_array((np.array([0.0, 2.0, 1.0]), ([0, 0, 1], [0, 2, 2])), shape=(3, 4))
