@@ -53,8 +53,8 @@ def test_many_pairs_are_predicted_as_single_ones(fitted: CFNADEAlgo, data: Datas
     testset += [("u03", "nothing", 2.0), ("nobody", "nothing", 1.0)]
     batch, singles = fitted.test(testset), [fitted.predict(*cell) for cell in testset]
     assert [prediction[:3] for prediction in batch] == [prediction[:3] for prediction in singles]
-    estimates = [[prediction.est for prediction in part] for part in (batch, singles)]
-    np.testing.assert_allclose(*estimates, atol=1e-6)
+    batch_estimates, estimates = ([p.est for p in part] for part in (batch, singles))
+    np.testing.assert_allclose(batch_estimates, estimates, atol=1e-6)
     assert accuracy.rmse(batch, verbose=False) > 0
     for prediction in singles[-3:]:  # of unknown users and items
         assert not prediction.details["was_impossible"]

@@ -62,12 +62,12 @@ def check_file(file: Path, loading: LoadOptions) -> None:
     if is_plain and kind in (PARQUET, ARROW):
         loading.check_not_text(f"{file}: a {kind} table")
         _count_rows(file, kind)
-    elif found := kind or foreign_format(head):
+    elif format_name := kind or foreign_format(head):
         if is_plain:
-            raise DataError(f"{file}: this is {found}; save the ratings as csv or Parquet")
+            raise DataError(f"{file}: this is {format_name}; save the ratings as csv or Parquet")
         raise DataError(
-            f"{source.label(name)}: is {found}; only text can be read from a compressed file in "
-            "blocks: unpack it and give the file"
+            f"{source.label(name)}: is {format_name}; only text can be read from a compressed file "
+            "in blocks: unpack it and give the file"
         )
     elif head:
         check_encoding(source, name, loading)

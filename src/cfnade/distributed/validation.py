@@ -155,9 +155,9 @@ class _ValidationPairs:
             ratings = take_rows(csr.offsets, csr.columns, csr.levels, numbers)
             counts = data.part.rows.sizes[numbers].astype(np.int64)
             local = np.searchsorted(numbers, rows[lo:hi])
-            known = CsrRows(ratings.offsets, *ratings[2:], csr.n_columns, csr.n_levels)
+            context = CsrRows(ratings.offsets, *ratings[2:], csr.n_columns, csr.n_levels)
             out[lo:hi] = sum(
-                self._component_scores(component, known, counts, local, columns[lo:hi])
+                self._component_scores(component, context, counts, local, columns[lo:hi])
                 for component in components
             )
         return out
@@ -165,7 +165,7 @@ class _ValidationPairs:
     def _component_scores(
         self,
         component: RatingComponent,
-        known: CsrRows,
+        context: CsrRows,
         counts: IntArray,
         row: IntArray,
         column: IntArray,
@@ -176,9 +176,9 @@ class _ValidationPairs:
         ratings; `counts` are those of whole rows. A column without training ratings is the mean of
         those with any, of all ranks.
         """
-        scorer, group, trained = component.scorer(known), self._data.part.group, self._trained
+        scorer, group, trained = component.scorer(context), self._data.part.group, self._trained
         assert isinstance(scorer, RowStates)
-        sums = torch.from_numpy(scorer.row_sums(ratings_of(known), serial=False))
+        sums = torch.from_numpy(scorer.row_sums(ratings_of(context), serial=False))
         group.reduce_scatter_rows(sums)
         lo, hi = group.row_range(len(counts))
         states = torch.zeros(len(counts), scorer.width, dtype=sums.dtype)

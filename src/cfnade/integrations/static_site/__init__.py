@@ -158,8 +158,8 @@ def _add_part(part: Part, weights: _Weights, n_parts: int) -> dict[str, Any]:
     """Add the tables of a component; return its description."""
     arrays, config = part.arrays, part.config
     if part.kind == "nade":
-        dense = {name: weights.add(arrays[name]) for name in ("b", "c")}
-        dense |= {n: weights.add(arrays[n]) if n in arrays else None for n in ("B", "Q")}
+        names = ("b", "c", "B", "Q")
+        dense: dict[str, Any] = {n: weights.add(arrays[n]) if n in arrays else None for n in names}
         return dense | {
             "kind": "nade",
             "W": weights.add_rounded(arrays["W"], 16 if n_parts == 1 else 12, summed=config.shared),
@@ -172,8 +172,8 @@ def _add_part(part: Part, weights: _Weights, n_parts: int) -> dict[str, Any]:
             "mean": config.mean_context,
             "shared": config.shared,
         }
-    names = ("u", "e", "V", "b", "prior", "importance")
-    described = {name: weights.add(arrays[name]) for name in names}
+    exact = ("u", "e", "V", "b", "prior", "importance")
+    described: dict[str, Any] = {name: weights.add(arrays[name]) for name in exact}
     described |= {"kind": "ridge", "spread": config.spread, "noise": config.noise}
     described["W"] = weights.add_rounded(arrays["W"], 12, summed=True)
     return described | {"q": weights.add_rounded(arrays["q"], 16)}
