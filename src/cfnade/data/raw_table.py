@@ -1,7 +1,7 @@
 """The result of a reader: a table with canonical columns, parsed from texts or typed values.
 
 The functions that parse a column return null for each cell that they cannot read. A reader raises
-for the first of them, or leaves those rows out; `explain` says what is wrong with a cell.
+for the first of them, or leaves those rows out; `explain_row` returns what is wrong.
 """
 
 from __future__ import annotations

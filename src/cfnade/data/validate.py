@@ -131,10 +131,13 @@ def _check_options(options: LoadOptions, *, implicit: bool) -> None:
             f"leave it out, or turn them into interactions with {option('min_rating', 4)} or "
             f"{option('implicit', True)}"
         )
-    given = {"duplicates": options.duplicates != "error"}
-    given |= {"scale": options.scale is not None, "bins": options.bins is not None}
-    for name in given:
-        if implicit and given[name]:
+    requested = {
+        "duplicates": options.duplicates != "error",
+        "scale": options.scale is not None,
+        "bins": options.bins is not None,
+    }
+    for name in requested:
+        if implicit and requested[name]:
             raise DataError(
                 f"{option(name)} is for ratings, and these are interactions, of which repeated "
                 "ones are counted; leave it out"
