@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cfnade.cli import options
 from cfnade.cli.command import Command, command_group
@@ -168,21 +168,11 @@ def _check_scale(ratings: Dataset, stored: list[float], source: str) -> None:
 
 
 def events_frame(ratings: Dataset) -> pl.DataFrame:
-    """Return ratings as the columns of a store."""
-    import polars as pl
+    """Return ratings as the columns of a store, which has no counts."""
+    from cfnade.data.readers.tables import dataset_frame
 
-    columns: dict[str, Any] = {
-        "user_id": pl.Series(ratings.user_ids)[ratings.users].cast(pl.String),
-        "item_id": pl.Series(ratings.item_ids)[ratings.items].cast(pl.String),
-    }
-    if not ratings.implicit:
-        columns["rating"] = ratings.values
-    if ratings.times is not None:
-        columns["timestamp"] = ratings.times
-    for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
-        if texts is not None:
-            columns[name] = pl.Series(texts.tolist(), dtype=pl.String)[ratings.items]
-    return pl.DataFrame(columns)
+    table = dataset_frame(ratings).drop("weight", strict=False)
+    return table.rename({"user": "user_id", "item": "item_id"})
 
 
 def _print_summary(summary: StoreSummary) -> None:

@@ -211,8 +211,8 @@ def _own_metadata(metadata: dict[str, str], label: str) -> tuple[Scale | None, s
         ) from error
 
 
-def write_parquet(ratings: Dataset, path: Path) -> None:
-    """Save ratings as a table; ids without a rating have no row in it."""
+def dataset_frame(ratings: Dataset) -> pl.DataFrame:
+    """Return ratings as a table with a row for each; ids without a rating have no row in it."""
     columns = {
         "user": pl.Series(ratings.user_ids.tolist()).gather(ratings.users),
         "item": pl.Series(ratings.item_ids.tolist()).gather(ratings.items),
@@ -226,10 +226,15 @@ def write_parquet(ratings: Dataset, path: Path) -> None:
     for name, texts in (("title", ratings.titles), ("genres", ratings.genres)):
         if texts is not None:
             columns[name] = pl.Series(texts.tolist(), dtype=pl.String).gather(ratings.items)
+    return pl.DataFrame(columns)
+
+
+def write_parquet(ratings: Dataset, path: Path) -> None:
+    """Save the table of `dataset_frame`, with the scale as metadata."""
     metadata = {
         "cfnade.scale": json.dumps(ratings.scale.values),
         "cfnade.edges": json.dumps(ratings.scale.edges),
         "cfnade.source": json.dumps(ratings.source),
     }
     with atomic_write(path) as file:
-        pl.DataFrame(columns).write_parquet(file, metadata=metadata)
+        dataset_frame(ratings).write_parquet(file, metadata=metadata)
