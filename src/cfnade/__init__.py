@@ -1,4 +1,4 @@
-"""CF-NADE: the whole probability distribution of the rating a person would give an item."""
+"""CF-NADE: predicts the probability distribution of the rating that a user gives an item."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.3.0"
 
-# torch reads this once, at its first table: tables then lie in large pages, as numpy's do. A pass
-# over the weights of all items takes nearly half the time, a training epoch a tenth less.
+# torch reads this once: its arrays then lie in large pages, as numpy's do. A pass over the weights
+# of all items takes nearly half the time, and a training epoch a tenth less.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 if TYPE_CHECKING:

@@ -15,12 +15,7 @@ import polars as pl
 from annotated_types import Ge, Le
 
 from cfnade import checkpoint
-from cfnade.data.dataset import pair_keys
-from cfnade.data.merge import merge
-from cfnade.data.readers.frames import join_target
 from cfnade.data.scale import Scale
-from cfnade.data.split_protocols import TRAIN, VALID, add_validation
-from cfnade.data.splits import Split, apply_labels
 from cfnade.evaluation.evaluate import (
     DEFAULT_K,
     RankingScores,
@@ -31,16 +26,25 @@ from cfnade.evaluation.evaluate import (
 from cfnade.exceptions import (
     CfnadeError,
     CheckpointError,
-    DataError,
     PredictionError,
     TrainingError,
 )
 from cfnade.fitted_model import FittedModel
-from cfnade.frames import LIBRARIES, Library, library_of, read, to_frame, to_histories, to_history
+from cfnade.frames import (
+    LIBRARIES,
+    Library,
+    library_of,
+    read,
+    to_frame,
+    to_histories,
+    to_history,
+    to_split,
+)
 from cfnade.inference.catalog import as_ids
 from cfnade.inference.explain import Target
 from cfnade.inference.histories import History, NewItems
 from cfnade.inference.predictor import Predictor, Unknown
+from cfnade.inference.query import Entities
 from cfnade.inference.ranking_options import RankBy, RankingOptions
 from cfnade.inference.results import Predictions
 from cfnade.utils.validation import check_choice, check_scalar, describe_unknown
@@ -120,7 +124,7 @@ class CFNADE:
         history_: A record of each epoch: cost, validation scores, learning rate, seconds.
         diverged_: Why training ended early with the best weights so far; None if it did not.
         fitted_: The model; `fitted_.metadata` has the metadata of its training.
-        predictor_: Answers all questions, by raw id.
+        predictor_: The predictor behind the methods; not part of the public interface.
     """
 
     history_: list[dict[str, Any]]
@@ -224,7 +228,7 @@ class CFNADE:
         from cfnade.training.validation import warn_below_baseline
 
         check_scalar("seed", self.seed, int, Ge(0), Le(2**63 - 1), error=TrainingError)
-        split = _to_split(data, valid, self.seed)
+        split = to_split(data, valid, self.seed)
         parameters, initial = self.get_params(), _fitted_model(init_model)
         plan = plan_from_parameters(parameters, self._changed_params(), split.train, initial)
         options = RunOptions(
@@ -334,10 +338,12 @@ class CFNADE:
         calibrated: bool = True,
     ) -> Predictions:
         predictor = self._ready()
+        if histories is not None:
+            histories = to_histories(histories, rated=True)
         return predictor.predict(
             users,
             items,
-            histories=self._to_histories(histories),
+            histories=histories,
             new_items=new_items,
             timestamp=timestamp,
             unknown=unknown,
@@ -412,11 +418,8 @@ class CFNADE:
             genres=genres,
             exclude_seen=exclude_seen,
         )
-        predictor = self._ready()
-        ids, resolved = predictor.resolve_users(
-            users, history=self._to_history(history), histories=self._to_histories(histories)
-        )
-        frame = predictor.recommend(resolved, options).to_frame(ids)
+        ids, resolved = self._resolve_users(users, history, histories)
+        frame = self.predictor_.recommend(resolved, options).to_frame(ids)
         return to_frame(frame, self._library(users, history, histories))
 
     def similar_items(self, item: Any, *, n: int = 10) -> pl.DataFrame:
@@ -472,10 +475,9 @@ class CFNADE:
             that a user can rate the item. It is null if the model has no measure of uncertainty;
             then items with more ratings come first.
         """
-        predictor = self._ready()
-        resolved = predictor.resolve_user(user, history=self._to_history(history))
-        excluded = predictor.catalog.indices(as_ids(exclude_items)[0])
-        items = predictor.suggest_items_to_rate(resolved, n, excluded)
+        _, resolved = self._resolve_users(None if user is None else [user], history)
+        excluded = self.predictor_.catalog.indices(as_ids(exclude_items)[0])
+        items = self.predictor_.suggest_items_to_rate(resolved, n, excluded)
         return to_frame(items.to_frame(), self._library(user, history))
 
     def explain(
@@ -505,10 +507,11 @@ class CFNADE:
             which other users rated the item: rating, count, prediction, prediction_without (without
             all of these) and difference.
         """
-        predictor = self._ready()
-        history_entries = self._to_history(history)
-        resolved = predictor.resolve_user(user, history=history_entries, allow_unknown=False)
-        frame = predictor.explain(resolved, predictor.catalog.require_index(item), target)
+        _, resolved = self._resolve_users(None if user is None else [user], history)
+        if history is None:
+            self.predictor_.require_known(user)
+        index = self.predictor_.catalog.require_index(item)
+        frame = self.predictor_.explain(resolved, index, target)
         return to_frame(frame, self._library(history))
 
     # -- evaluation ---------------------------------------------------------------------------
@@ -637,15 +640,17 @@ class CFNADE:
     def _library(self, *arguments: Any) -> Library | None:
         return self._output or library_of(*arguments) or self._fitted_to
 
-    def _to_history(self, history: Any) -> Any:
-        return None if history is None else to_history(history, rated=self._is_rated)
-
-    def _to_histories(self, histories: Any) -> Any:
-        return None if histories is None else to_histories(histories, rated=self._is_rated)
-
-    @property
-    def _is_rated(self) -> bool:
-        return not self._ready().fitted.context.implicit
+    def _resolve_users(
+        self, users: Any = None, history: Any = None, histories: Any = None
+    ) -> tuple[Any, Entities]:
+        """Return the ids, if there are any, and the users of a question."""
+        predictor = self._ready()
+        rated = not predictor.fitted.context.implicit
+        if history is not None:
+            history = to_history(history, rated=rated)
+        if histories is not None:
+            histories = to_histories(histories, rated=rated)
+        return predictor.resolve_users(users, history=history, histories=histories)
 
 
 _DEFAULTS = {name: p.default for name, p in inspect.signature(CFNADE).parameters.items()}
@@ -656,31 +661,6 @@ def _are_equal(value: Any, default: Any) -> bool:
         return value is default or bool(value == default)
     except ValueError:  # an array
         return False
-
-
-def _to_split(data: Any, valid: Any, seed: int) -> Split:
-    """Return what to train on, and what to select and calibrate by."""
-    if isinstance(data, Split):
-        if valid is not None:
-            raise TrainingError("a Split has a validation part; omit valid")
-        return data
-    if valid is not None:
-        joined = join_target(data, valid)  # fit(X, y)
-        data, valid = (data, valid) if joined is None else (joined, None)
-    ratings = read(data)
-    if valid is None:
-        labels = np.full(len(ratings), TRAIN, np.uint8)
-        return apply_labels(ratings, add_validation(labels, seed), f"5 % validation, seed {seed}")
-    validation = read(valid, ratings.scale)
-    both = merge(ratings, validation)
-    pairs = pair_keys(both.users, both.items, both.n_items)
-    if repeated := len(pairs) - len(np.unique(pairs)):
-        raise DataError(
-            f"{repeated:,} of {len(validation):,} validation ratings are of a user and an item "
-            "that the training data rates too; take them out of one of the two"
-        )
-    labels = np.repeat(np.array([TRAIN, VALID], np.uint8), [len(ratings), len(validation)])
-    return apply_labels(both, labels, "validation given")
 
 
 def _fitted_model(init_model: CFNADE | str | Path | None) -> FittedModel | None:

@@ -1,4 +1,4 @@
-"""Frames of pandas, polars and pyarrow: results as frames, and histories from them.
+"""Data of other libraries at the borders of the estimator: training data, histories and results.
 
 Inside, everything is NumPy and polars.
 """
@@ -9,12 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import narwhals.stable.v1 as nw
+import numpy as np
 import polars as pl
 
-from cfnade.data.dataset import Dataset
+from cfnade.data.dataset import Dataset, pair_keys
 from cfnade.data.load import load
+from cfnade.data.merge import merge
+from cfnade.data.readers.frames import join_target
 from cfnade.data.scale import INTERACTIONS, Scale
-from cfnade.exceptions import PredictionError
+from cfnade.data.split_protocols import TRAIN, VALID, add_validation
+from cfnade.data.splits import Split, apply_labels
+from cfnade.exceptions import DataError, PredictionError, TrainingError
 
 Library = Literal["pandas", "polars", "pyarrow"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
@@ -58,6 +63,31 @@ def read(data: Any, scale: Scale | None = None) -> Dataset:
     if isinstance(data, Dataset):
         return data
     return load(data, implicit=True) if scale == INTERACTIONS else load(data, scale=scale)
+
+
+def to_split(data: Any, valid: Any, seed: int) -> Split:
+    """Return what to train on, and what to select and calibrate by."""
+    if isinstance(data, Split):
+        if valid is not None:
+            raise TrainingError("a Split has a validation part; omit valid")
+        return data
+    if valid is not None:
+        joined = join_target(data, valid)  # fit(X, y)
+        data, valid = (data, valid) if joined is None else (joined, None)
+    ratings = read(data)
+    if valid is None:
+        labels = np.full(len(ratings), TRAIN, np.uint8)
+        return apply_labels(ratings, add_validation(labels, seed), f"5 % validation, seed {seed}")
+    validation = read(valid, ratings.scale)
+    both = merge(ratings, validation)
+    pairs = pair_keys(both.users, both.items, both.n_items)
+    if repeated := len(pairs) - len(np.unique(pairs)):
+        raise DataError(
+            f"{repeated:,} of {len(validation):,} validation ratings are of a user and an item "
+            "that the training data rates too; take them out of one of the two"
+        )
+    labels = np.repeat(np.array([TRAIN, VALID], np.uint8), [len(ratings), len(validation)])
+    return apply_labels(both, labels, "validation given")
 
 
 # -- histories ------------------------------------------------------------------------------------

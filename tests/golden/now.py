@@ -189,9 +189,9 @@ def fixed_blend(_: Mapping[str, float]) -> contextlib.AbstractContextManager[Non
 
 def opened(folder: Path) -> Any:
     """A saved model, to be asked."""
-    from cfnade.inference.predictor import Predictor
+    from cfnade import CFNADE
 
-    return Predictor.load(folder)
+    return CFNADE.load(folder)
 
 
 def weights(folder: Path) -> Arrays:
@@ -220,17 +220,19 @@ def numbers(folder: Path) -> dict[str, Any]:
 
 def probabilities(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The distribution of each pair."""
-    return model.predict_proba(users, items, **({} if when is None else {"timestamp": when}))
+    times = {} if when is None else {"timestamp": when}
+    return model.predict_proba(users, items, unknown="mean", **times)
 
 
 def probabilities_of_new(model: Any, history: Mapping[int, float], items: list[int]) -> Any:
     """The same for a new person."""
-    return model.predict_proba("new", items, histories={"new": dict(history)})
+    return model.predict_proba("new", items, histories={"new": dict(history)}, unknown="mean")
 
 
 def expected(model: Any, users: list[int], items: list[int], when: int | None) -> Any:
     """The expected rating of each pair, without calibration."""
-    return model.predict(users, items, **({} if when is None else {"timestamp": when}))
+    times = {} if when is None else {"timestamp": when}
+    return model.predict(users, items, unknown="mean", **times)
 
 
 def top(model: Any, users: list[int], n: int) -> list[dict[str, Any]]:

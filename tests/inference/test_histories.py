@@ -25,7 +25,11 @@ def parse(history: Any, **options: Any) -> Any:
         ([(101, 4), (102, 3.25)], 1, "rating", "rating 3.25 of item 102 is off the model's scale"),
         ([(101, 4), (102, "5")], 1, "rating", "is not a finite number"),
         ([(101, float("nan"))], 0, "rating", "is not a finite number"),
-        ([(101, True)], 0, "rating", "is not a finite number"),
+        *(
+            ([(101, rating)], 0, "rating", "is not a finite number")
+            for rating in (float("inf"), 10**400, "5", True, None)
+        ),
+        ([(777, 4), (777, 3)], 1, "item", "item 777 is rated more than once"),
         ([(101, 4), (102, 3), (101, 4)], 2, "item", "item 101 is rated more than once"),
         ([(101, 4), ("no film at all", 3)], 1, "item", "neither an item id nor part of a title"),
         ([(101, 4), (1.5, 3)], 1, "item", "item id 1.5 is a float"),
@@ -34,7 +38,7 @@ def parse(history: Any, **options: Any) -> Any:
 def test_an_error_has_the_position_and_the_part_of_its_entry(
     history: Any, index: int, field: str, message: str
 ) -> None:
-    for given in (history, dict(history)) if index < len(dict(history)) else (history,):
+    for given in (history, dict(history)) if len(dict(history)) == len(history) else (history,):
         with pytest.raises(HistoryError, match=message) as caught:
             parse(given)
         assert (caught.value.index, caught.value.field) == (index, field)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -403,49 +402,6 @@ def test_item_based_models_refuse_histories_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "message"),
-    [
-        ({101: 7}, r"rating 7 of item 101 is off the model's scale 0\.5–5 by 0\.5; allowed"),
-        ({101: 4, 102: 3.25}, r"rating 3\.25 of item 102 is off the model's scale"),
-        ({101: float("nan")}, "rating nan of item 101 is not a finite number"),
-        ({101: float("inf")}, "not a finite number"),
-        ({101: 10**400}, "not a finite number"),
-        ({101: "5"}, "rating '5' of item 101 is not a finite number"),
-        ({101: True}, "rating True of item 101 is not a finite number"),
-        ({101: None}, "not a finite number"),
-        ([(101, 4), (102, 3), (101, 4)], "item 101 is rated more than once"),
-        ([(777, 4), (777, 3)], "item 777 is rated more than once"),
-        ({"101": 4}, "item id '101' is a str; the item ids of this model are integers"),
-        ({1.5: 4}, "item id 1.5 is a float"),
-        ([(101, 4, 3)], "a history is a mapping"),
-        ([101, 102], "a history is a mapping"),
-        ("101", "a history is a mapping"),
-        (17, "a history is a mapping"),
-    ],
-)
-def test_histories_that_cannot_be_read_are_refused(history: Any, message: str) -> None:
-    model = estimator(make("user"))
-    with pytest.raises(PredictionError, match=message):
-        model.recommend(history=history)
-    with pytest.raises(PredictionError, match=message):
-        model.predict("me", 101, histories={"me": history})
-
-
-def test_unknown_items_of_a_history_are_counted_and_say_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    model = estimator(make("user"))
-    with caplog.at_level(logging.WARNING, "cfnade"):
-        person = model.predictor_.parse_history({101: 5, 777: 4, 778: 3})
-    assert person.unknown == (1, 2)
-    assert len(person) == 1
-    assert "2 of 3 items in a history are unknown" in caplog.text
-    assert_close(model.recommend(history=person), model.recommend(history={101: 5}))
-    said = model.predict_frame("me", 105, histories={"me": person})
-    assert said["n_user_ratings"].to_list() == [1]
-
-
-@pytest.mark.parametrize(
     ("users", "items", "message"),
     [
         ([0, 10], [100, 101, 102], "2 users and 3 items"),
@@ -490,18 +446,3 @@ def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
     fewer = fitted.context.replace(item_ids=fitted.context.item_ids[:-1])
     with pytest.raises(PredictionError, match=r"component user: the id table has 13 columns, the"):
         estimator(replace(fitted, context=fewer))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_model_predicts_the_same_numbers(kind: str, tmp_path: Path) -> None:
-    fitted, times = fitted_of(kind), times_of(kind)
-    save(fitted, tmp_path)
-    loaded, kept = CFNADE.load(tmp_path), estimator(fitted)
-    users, items = pairs(fitted.context)
-    assert_close(
-        loaded.predict_proba(users, items, timestamp=times),
-        kept.predict_proba(users, items, timestamp=times),
-    )
-    if times is None:
-        assert_close(loaded.recommend(users[0]), kept.recommend(users[0]))
-        assert_close(loaded.explain(user=30, item=105), kept.explain(user=30, item=105))

@@ -36,7 +36,9 @@ def explain(
     )
     known_user = known_users[0] if known_users else None
     index = predictor.catalog.parse(item)
-    resolved = predictor.resolve_user(known_user, history=new_user, allow_unknown=False)
+    if new_user is None:
+        predictor.require_known(known_user)
+    resolved = predictor.resolve_user(known_user, history=new_user)
     frame = predictor.explain(resolved, index, target)
     if as_json:
         print(json.dumps(frame.to_dicts(), indent=1))

@@ -227,17 +227,17 @@ class IdIndex:
         if self.are_texts:
             return text
         is_long = len(text) > _MAX_ID_LENGTH
-        shown = repr(text[: _MAX_ID_LENGTH - 3] + "…" if is_long else text)
+        short = repr(text[: _MAX_ID_LENGTH - 3] + "…" if is_long else text)
         try:
             number = int(text)
         except ValueError:
             raise PredictionError(
-                f"{self.axis} {shown}: the {self.axis} ids of this model are whole numbers"
+                f"{self.axis} {short}: the {self.axis} ids of this model are whole numbers"
             ) from None
         limits = np.iinfo(np.int64)
         if not limits.min <= number <= limits.max:
             raise PredictionError(
-                f"{self.axis} {shown}: an id is a whole number from {limits.min} to {limits.max}"
+                f"{self.axis} {short}: an id is a whole number from {limits.min} to {limits.max}"
             )
         return number
 

@@ -151,9 +151,9 @@ class FoldIn:
 
     def _entity_scores(self, entity: UntrainedEntity, query: Query) -> dict[int, FloatArray]:
         """Return the scores of an entity's pairs, (n, K), by number of the component."""
-        own, further = self._left_out(entity, query)
+        pair_places, further = self._left_out(entity, query)
         size = len(entity.ratings[0]) + 1
-        codes, variant = np.unique((own + 1) * size + further + 1, return_inverse=True)
+        codes, variant = np.unique((pair_places + 1) * size + further + 1, return_inverse=True)
         left_out = [(code // size - 1, code % size - 1) for code in codes.tolist()]
         variants = [entity.without(*places) for places in left_out]
         counts = self._level_counts(variants)
@@ -169,7 +169,7 @@ class FoldIn:
         solutions: list[Solution] = [None] * len(variants)
         if self._enabled:
             further_places = np.array([place for _, place in left_out if place >= 0])
-            if len(further_places) > FEW_RATINGS and not (own >= 0).any():
+            if len(further_places) > FEW_RATINGS and not (pair_places >= 0).any():
                 full = self._solve(entity)
                 solutions = self._solve_without_each(entity, further_places, full)
                 if len(further_places) < len(variants):  # the first variant leaves nothing out
@@ -186,16 +186,17 @@ class FoldIn:
         """Return places of the ratings that each pair leaves out: its own, and another; or -1."""
         none = np.full(len(query), -1)
         columns = entity.ratings[0].astype(np.int64)
-        own, pair_columns = none, query.item_index if entity.axis == "user" else query.user_index
+        pair_places = none
+        pair_columns = query.item_index if entity.axis == "user" else query.user_index
         held = np.flatnonzero(query.levels(entity.axis) >= 0)
         if len(held) and len(columns):
             order = np.argsort(columns, kind="stable")
-            own = none.copy()
-            own[held] = order[np.searchsorted(columns[order], pair_columns[held])]
+            pair_places = none.copy()
+            pair_places[held] = order[np.searchsorted(columns[order], pair_columns[held])]
         if entity.axis == "item" or query.left_out is None:
-            return own, none
+            return pair_places, none
         starts = query.users.rows.offsets[query.user]
-        return own, np.where(query.left_out >= 0, query.left_out - starts, -1)
+        return pair_places, np.where(query.left_out >= 0, query.left_out - starts, -1)
 
     def _scores(
         self,
@@ -212,7 +213,7 @@ class FoldIn:
         basis = self._basis(axis).get(number) if is_solved.any() else None
         if basis is None:
             return self._frequency_scores(number, counts)[variant]
-        sizes = {n: len(other.variances) for n, other in self._basis(axis).items()}
+        sizes = {n: len(b.variances) for n, b in self._basis(axis).items()}
         start = sum(size for n, size in sizes.items() if n < number)
         weights = np.zeros((len(solutions), 1 + sizes[number]))
         weights[:, 0] = 1.0

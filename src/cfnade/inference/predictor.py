@@ -92,13 +92,15 @@ class Predictor:
     def parse_history(self, history: History) -> UserHistory:
         """Check the ratings of a new user and look up their items."""
         self.fitted.require("histories")
-        self._refuse_with_times("histories")
+        if self.fitted.needs_times:
+            raise _untimed_error("histories")
         return parse_history(history, self.catalog, self.scale)
 
     def parse_new_items(self, new_items: NewItems) -> dict[Any, Entities]:
         """Check the ratings of new items and look up their users."""
         self.fitted.require("context")
-        self._refuse_with_times("new items")
+        if self.fitted.needs_times:
+            raise _untimed_error("new items")
         return parse_new_items(new_items, self.catalog, self.users, self.scale)
 
     def resolve_users(
@@ -130,23 +132,16 @@ class Predictor:
         parsed = [self.parse_history(ratings) for ratings in histories.values()]
         return list(histories), user_entities(parsed, self.fitted.context)
 
-    def resolve_user(
-        self, user: Any = None, *, history: History | None = None, allow_unknown: bool = True
-    ) -> Entities:
+    def resolve_user(self, user: Any = None, *, history: History | None = None) -> Entities:
         """Return one user of the training data, or a new one."""
-        _, users = self.resolve_users(None if user is None else [user], history=history)
-        if not allow_unknown and history is None and users.index[0] < 0:
+        return self.resolve_users(None if user is None else [user], history=history)[1]
+
+    def require_known(self, user: Any) -> None:
+        """Raise an error for a user who is not in the training data."""
+        if self.users.index(user) < 0:
             raise PredictionError(
                 f"user {user!r} is unknown to the model and has no ratings; give "
                 f"{option('history')} for a new user"
-            )
-        return users
-
-    def _refuse_with_times(self, noun: str) -> None:
-        if self.fitted.needs_times:
-            raise PredictionError(
-                f"the predictions of this model depend on time, and {noun} have none; train a "
-                "model without timestamps for that"
             )
 
     # -- predictions --------------------------------------------------------------------------
@@ -276,12 +271,12 @@ class Predictor:
         min_ratings = options.min_ratings
         if min_ratings is None:
             # Items with few interactions hardly get into lists that are ranked by interactions.
-            is_liked = not options.by_interactions or options.balance == 1
+            is_liked = options.rank_by != "interaction" or options.balance == 1
             min_ratings = self.default_min_ratings if is_liked else 0
         genres = self.genres if options.genres is not None else {}
         candidates = Candidates(
             allowed_items(options, self.catalog, genres),
-            self.item_counts,
+            self.scorer.rating_counts("item"),
             min_ratings,
             options.exclude_seen,
         )
@@ -353,6 +348,13 @@ class Predictor:
     @locked_cached_property
     def _uncertainty(self) -> Uncertainty | None:
         return Uncertainty.of_model(self.fitted)
+
+
+def _untimed_error(noun: str) -> PredictionError:
+    return PredictionError(
+        f"the predictions of this model depend on time, and {noun} have none; train a model "
+        "without timestamps for that"
+    )
 
 
 def _find(

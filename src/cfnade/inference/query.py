@@ -78,11 +78,9 @@ class Entities:
         """Return the entities with these numbers, in this order; -1 is the last one."""
         rows = self.rows
         numbers = np.where(numbers < 0, len(self) - 1, numbers)
-        taken = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
-        taken_rows = CsrRows(
-            taken.offsets, taken.columns, taken.levels, rows.n_columns, rows.n_levels
-        )
-        return Entities(self.index[numbers], taken_rows)
+        part = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
+        part_rows = CsrRows(part.offsets, part.columns, part.levels, rows.n_columns, rows.n_levels)
+        return Entities(self.index[numbers], part_rows)
 
     def ratings(self, number: int) -> KnownRatings:
         """Return the known ratings of an entity."""

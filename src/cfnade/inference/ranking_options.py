@@ -86,11 +86,6 @@ class RankingOptions:
         """Create options by name; unknown names raise an error."""
         return cls(**check_options(cls, values))
 
-    @property
-    def by_interactions(self) -> bool:
-        """Whether resolved options rank by the probability of interactions."""
-        return self.rank_by == "interaction"
-
     def resolve(self, model: FittedModel) -> RankingOptions:
         """Return the options with the defaults of a model; raise an error if they do not fit it."""
         has_interactions = model.interaction_model is not None
@@ -260,8 +255,8 @@ def _indices(catalog: Catalog, items: Any, name: str) -> IntArray:
     indices = catalog.indices(ids)
     unknown = [ids[place] for place in np.flatnonzero(indices < 0).tolist()]
     if unknown:
-        shown = [raw.item() if isinstance(raw, np.generic) else raw for raw in unknown[:5]]
-        names = ", ".join(map(repr, shown)) + (", …" if len(unknown) > 5 else "")
+        first = [raw.item() if isinstance(raw, np.generic) else raw for raw in unknown[:5]]
+        names = ", ".join(map(repr, first)) + (", …" if len(unknown) > 5 else "")
         raise PredictionError(
             f"{name} contains items that are unknown to the model: {names}; leave them out "
             "(find_items searches by title)"

@@ -51,11 +51,8 @@ class Predictions:
         item_ids = self.item_ids
         if not isinstance(item_ids, np.ndarray) and len(items):  # ids or titles
             table = items[np.maximum(self.items, 0)].tolist()
-            known = (self.items >= 0).tolist()
-            item_ids = [
-                raw if is_known else given
-                for raw, given, is_known in zip(table, item_ids, known, strict=True)
-            ]
+            rows = zip(self.items.tolist(), table, item_ids, strict=True)
+            item_ids = [raw if index >= 0 else asked_id for index, raw, asked_id in rows]
         return pl.DataFrame(
             {
                 "user": id_series(self.user_ids, texts=users.dtype == object),

@@ -168,7 +168,7 @@ class TitleMatch:
 
     def _in_year(self, items: Iterable[int], year: int, apart: int) -> set[int]:
         years = ((item, self._parsed[item].year) for item in items)
-        return {item for item, other in years if other is not None and abs(other - year) <= apart}
+        return {item for item, y in years if y is not None and abs(y - year) <= apart}
 
 
 def _only(items: set[int]) -> int | None:

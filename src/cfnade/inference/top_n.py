@@ -9,7 +9,6 @@ Shapes: B users of a batch, M items, K levels, n pairs or list entries.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -88,7 +87,7 @@ def top_n(
         )
         top = top.take(order)
     probabilities = None
-    if options.by_interactions:
+    if options.rank_by == "interaction":
         probabilities = top.interaction_probabilities
         if np.isnan(probabilities).any():
             probabilities = _interaction_probabilities(scorer, users, top, options.exclude_seen)
@@ -203,7 +202,7 @@ def _make_ranker(
     if options.personalization is not None:
         objective = replace(objective, personalization=options.personalization, averages=averages)
     only_liked = options.balance == 1 and scorer.fitted.predicts_ratings
-    if not options.by_interactions or only_liked:
+    if options.rank_by != "interaction" or only_liked:
         return RatingRanker(scorer, calibrator, objective, candidates, n)
     return InteractionRanker(
         scorer, calibrator, objective, candidates, n, options.balance, options.popularity_penalty
@@ -212,22 +211,23 @@ def _make_ranker(
 
 def rank_users(ranker: Ranker, users: Entities, batch_size: int | None = None) -> RankedItems:
     """Rank items for any number of users; None chooses the size of batches."""
+    if len(users) == 1:
+        return ranker.rank(users)
+    empty = RankedItems.empty(len(ranker.scorer.fitted.context.scale))
     if len(users) <= FEW_USERS:
-        n_threads, batch_size = 1, 1
-    else:
-        n_threads = thread_count(None)
-        if batch_size is None:  # such that all threads have the same number of batches
-            rounds = -(-len(users) // (n_threads * max(1, MAX_SCORES // ranker.scores_per_user)))
-            batch_size = -(-len(users) // (n_threads * rounds))
-    if 0 < len(users) <= batch_size:
-        return _rank_batches(ranker, users, [0], batch_size)[0]
+        parts = [ranker.rank(_batch(users, start, 1)) for start in range(len(users))]
+        moved = [top._replace(user=start + top.user) for start, top in enumerate(parts)]
+        return RankedItems.concat([empty, *moved])
+    n_threads = thread_count(None)
+    if batch_size is None:  # such that all threads have the same number of batches
+        rounds = -(-len(users) // (n_threads * max(1, MAX_SCORES // ranker.scores_per_user)))
+        batch_size = -(-len(users) // (n_threads * rounds))
     starts = range(0, len(users), batch_size)
     per_thread = [starts[thread::n_threads] for thread in range(min(n_threads, len(starts)))]
-    batches = {0: RankedItems.empty(len(ranker.scorer.fitted.context.scale))}
-    if per_thread:
-        jobs = [(ranker, users, own_starts, batch_size) for own_starts in per_thread]
-        for own_starts, ranked in zip(per_thread, run_parallel(_rank_batches, jobs), strict=True):
-            batches |= dict(zip(own_starts, ranked, strict=True))
+    batches = {0: empty}
+    jobs = [(ranker, users, own_starts, batch_size) for own_starts in per_thread]
+    for own_starts, ranked in zip(per_thread, run_parallel(_rank_batches, jobs), strict=True):
+        batches |= dict(zip(own_starts, ranked, strict=True))
     return RankedItems.concat([batches[start] for start in sorted(batches)])
 
 
@@ -236,8 +236,7 @@ def _rank_batches(
 ) -> list[RankedItems]:
     """Rank the batches that begin at some users."""
     ranked = []
-    # A few users share values that are computed once with other calls, which must have equal bits.
-    with nullcontext() if len(users) <= FEW_USERS else single_torch_thread():
+    with single_torch_thread():
         for start in starts:
             top = ranker.rank(_batch(users, start, batch_size))
             ranked.append(top._replace(user=start + top.user))
@@ -245,8 +244,6 @@ def _rank_batches(
 
 
 def _batch(users: Entities, start: int, size: int) -> Entities:
-    if start == 0 and len(users) <= size:
-        return users
     return users.take(np.arange(start, min(start + size, len(users))))
 
 
@@ -384,8 +381,8 @@ class InteractionRanker:
         lowest = nth_largest(logs, max(_MIN_CANDIDATES, 2 * self.n))
         first = self._rank_pairs(logs, users, *_pairs_between(logs, lowest))
         needed = self._needed_log_probability(first, len(users)).astype(np.float32)
-        others = _pairs_between(logs, np.nextafter(needed, -np.inf), lowest)
-        return RankedItems.concat([first, self._rank_pairs(logs, users, *others)]).best(self.n)
+        further = _pairs_between(logs, np.nextafter(needed, -np.inf), lowest)
+        return RankedItems.concat([first, self._rank_pairs(logs, users, *further)]).best(self.n)
 
     def _rank_pairs(
         self, logs: ScoreArray, users: Entities, user: IntArray, items: IntArray
