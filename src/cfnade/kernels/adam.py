@@ -7,7 +7,7 @@ one per level (the mean of its squared gradient).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cfnade.kernels.buffers import Array, prefetch_column
 from cfnade.kernels.jit import inlined, internal
@@ -67,14 +67,14 @@ class AdamRule:
 
 
 @inlined
-def parameter_pointers(update: Any) -> Any:
+def parameter_pointers(update):
     """The same, as pointers."""
     moments = data_pointer(update.moment), data_pointer(update.square)
     return AdamParameter(data_pointer(update.table), *moments, update.step, update.rowwise)
 
 
 @inlined
-def prefetch_parameter(update: Any, column: int, layout: Any) -> None:
+def prefetch_parameter(update, column, layout):
     """Have a column's weights and moments brought near, which will soon be moved."""
     prefetch_column(update.table, column, layout)
     prefetch_column(update.moment, column, layout)
@@ -83,7 +83,7 @@ def prefetch_parameter(update: Any, column: int, layout: Any) -> None:
 
 
 @inlined
-def adam_blocks(update: Any, which: Any, n: int, layout: Any, grads: Any, sizes: Any) -> None:
+def adam_blocks(update, which, n, layout, grads, sizes):
     """Move the columns which[:n] by the gradients of their blocks, one behind the other.
 
     sizes is memory for 32 numbers per level.
@@ -95,7 +95,7 @@ def adam_blocks(update: Any, which: Any, n: int, layout: Any, grads: Any, sizes:
 
 
 @internal
-def _adam_elementwise(update: Any, which: Any, n: int, layout: Any, grads: Any) -> None:
+def _adam_elementwise(update, which, n, layout, grads):
     for j in range(n):
         for k in range(layout.levels):
             row = j * layout.levels + k
@@ -104,7 +104,7 @@ def _adam_elementwise(update: Any, which: Any, n: int, layout: Any, grads: Any) 
 
 
 @internal
-def _adam_rowwise(update: Any, which: Any, n: int, layout: Any, grads: Any, sizes: Any) -> None:
+def _adam_rowwise(update, which, n, layout, grads, sizes):
     """One thing after the other for all columns: what one waits for, sums across lanes, roots and
     quotients, are found while the others go on."""
     K, block = layout.levels, layout.levels * layout.padded_width
@@ -125,22 +125,18 @@ def _adam_rowwise(update: Any, which: Any, n: int, layout: Any, grads: Any, size
 
 
 @internal
-def update_weights(update: Any, first: int, grads: Any, count: int) -> None:
+def update_weights(update, first, grads, count):
     """Move `count` weights from `first` on, each with its own second moment.
 
     grads is read up to whole vectors.
     """
     table, moment, square, rule, _ = update
-    size, fresh, keep = (
-        broadcast(table, -rule.size),
-        broadcast(table, rule.one_minus_beta1),
-        broadcast(table, rule.beta2),
-    )
-    add, spread, eps = (
-        broadcast(table, rule.one_minus_beta2),
-        broadcast(table, rule.correction),
-        broadcast(table, rule.eps),
-    )
+    size = broadcast(table, -rule.size)
+    fresh = broadcast(table, rule.one_minus_beta1)
+    keep = broadcast(table, rule.beta2)
+    add = broadcast(table, rule.one_minus_beta2)
+    spread = broadcast(table, rule.correction)
+    eps = broadcast(table, rule.eps)
     decay = broadcast(table, rule.decay)
     for i in range(0, count, LANES):
         p, n = first + i, count - i
@@ -155,7 +151,7 @@ def update_weights(update: Any, first: int, grads: Any, count: int) -> None:
 
 
 @inlined
-def _gradient_energies(update: Any, first: int, layout: Any, grads: Any, energies: Any) -> None:
+def _gradient_energies(update, first, layout, grads, energies):
     """energies[k] = the sum of the squared gradient of a column's level."""
     table, _, _, rule, _ = update
     width, decay = layout.width, broadcast(table, rule.decay)
@@ -169,7 +165,7 @@ def _gradient_energies(update: Any, first: int, layout: Any, grads: Any, energie
 
 
 @inlined
-def _level_step_sizes(update: Any, first: int, layout: Any, energies: Any, sizes: Any) -> None:
+def _level_step_sizes(update, first, layout, energies, sizes):
     """sizes[k] = how far a column's level moves along its moment: its weights share a second
     moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
     table, _, square, rule, _ = update
@@ -184,7 +180,7 @@ def _level_step_sizes(update: Any, first: int, layout: Any, energies: Any, sizes
 
 
 @inlined
-def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) -> None:
+def _adam_level(update, first, grads, width, size):
     """Move the weights of one level, given how far.
 
     If they are no whole number of vectors, the last one overlaps the one before. It is read before
@@ -201,7 +197,7 @@ def _adam_level(update: Any, first: int, grads: Any, width: int, size: float) ->
 
 
 @inlined
-def _along_moment(update: Any, p: int, old: Any, slope: Any, size: float, count: int) -> None:
+def _along_moment(update, p, old, slope, size, count):
     """Move the vector of weights at p; it and its moments were read."""
     table, moment, _, rule, _ = update
     weight, m = old

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from cfnade.kernels.threads import run_parallel, thread_count
 
 
 @internal
-def _insert(value: Any, item: int, filled: int, values: Any, items: Any) -> int:
+def _insert(value, item, filled, values, items):
     """Insert a score into falling ones; of equal ones the earlier stays in front."""
     k = len(values)
     if filled == k and not value > values[k - 1]:
@@ -27,7 +26,7 @@ def _insert(value: Any, item: int, filled: int, values: Any, items: Any) -> int:
 
 
 @kernel
-def _top_items(lo: int, hi: int, scores: Any, indptr: Any, columns: Any, k: int, out: Any) -> None:
+def _top_items(lo, hi, scores, indptr, columns, k, out):
     values, seen = np.empty(k, np.float32), np.zeros(scores.shape[1], np.bool_)
     for r in range(lo, hi):
         for p in range(indptr[r], indptr[r + 1]):
@@ -56,7 +55,7 @@ def top_items(scores: Array, indptr: Array, columns: Array, k: int) -> Array:
 
 
 @kernel
-def _relevance(items: Any, indptr: Any, columns: Any, out: Any) -> None:
+def _relevance(items, indptr, columns, out):
     for r in range(len(items)):
         for place in range(items.shape[1]):
             for p in range(indptr[r], indptr[r + 1]):
@@ -73,9 +72,7 @@ def relevance(items: Array, indptr: Array, columns: Array) -> Array:
 
 
 @kernel
-def _blended_gains(
-    lo: int, hi: int, parts: Any, hits: Any, weights: Any, discounts: Any, out: Any
-) -> None:
+def _blended_gains(lo, hi, parts, hits, weights, discounts, out):
     """out[r] = DCG of candidates by the weighted sum of parts (J, B, C); hits end with -1."""
     J, _, C = parts.shape
     k = len(discounts)
@@ -107,7 +104,7 @@ def blended_gains(parts: Array, hits: Array, weights: Array, discounts: Array) -
 
 
 @kernel
-def _merge_lists(lists: Any, width: int, items: int, out: Any) -> None:
+def _merge_lists(lists, width, items, out):
     """The union of several lists of each row, best places first."""
     last = np.full(items, -1, np.int64)
     J, B, depth = lists.shape
@@ -133,7 +130,7 @@ _FEW = 16  # rows that are not worth a thread
 
 
 @kernel
-def _add_standardized(lo: int, hi: int, scores: Any, weight: Any, total: Any) -> None:
+def _add_standardized(lo, hi, scores, weight, total):
     M = scores.shape[1]
     for r in range(lo, hi):
         row, out, sums = scores[r], total[r], 0.0
@@ -156,6 +153,5 @@ def add_standardized(scores: Array, weight: float, total: Array) -> None:
     count = 1 if len(scores) <= _FEW else thread_count(None)
     bounds = np.linspace(0, len(scores), count + 1).astype(int).tolist()
     run_parallel(
-        _add_standardized,
-        [(lo, hi, scores, weight, total) for lo, hi in pairwise(bounds)],
+        _add_standardized, [(lo, hi, scores, weight, total) for lo, hi in pairwise(bounds)]
     )

@@ -70,10 +70,8 @@ class BlockSampler:
             raise ModelError(f"columns (={columns}) of a block must lie in 1..{n_items}, the items")
         options: dict[str, Any] = {"n_levels": n_levels, "rate": rate, "weights": "unit"}
         options |= {"threads": threads, "group": group}
-        widths, partial = (
-            [n_items, n_users],
-            [None, None] if parts is None else [p.rows for p in parts],
-        )
+        widths = [n_items, n_users]
+        partial = [None, None] if parts is None else [p.rows for p in parts]
         if parts is not None:
             widths = [max(1, len(part.columns)) for part in parts]
         self._samplers = [

@@ -62,12 +62,10 @@ class TileScratch(NamedTuple):
 
 
 @inlined
-def tile_scratch(memory: Any, layout: Any) -> Any:
+def tile_scratch(memory, layout):
     """The parts of one array: kernels take few arrays, for each is long to compile."""
-    block, tile = (
-        layout.columns_per_tile * layout.levels * layout.padded_width,
-        layout.levels * LANES,
-    )
+    block = layout.columns_per_tile * layout.levels * layout.padded_width
+    tile = layout.levels * LANES
     bias = offset(data_pointer(memory), 2 * block)
     running = offset(bias, 4 * tile)
     return TileScratch(
@@ -85,7 +83,7 @@ def tile_scratch(memory: Any, layout: Any) -> Any:
 
 
 @inlined
-def column_scratch(scratch: Any, column: int, lane: int, layout: Any) -> Any:
+def column_scratch(scratch, column, lane, layout):
     """The memory of one of a tile's columns, whose targets begin at a lane."""
     block, bias = column * layout.levels * layout.padded_width, column * layout.levels
     return TileScratch(
@@ -189,7 +187,7 @@ class RowBuffers:
 
 
 @internal
-def read_block(table: Any, column: int, layout: Any, shared: bool, block: Any) -> None:
+def read_block(table, column, layout, shared, block):
     """block[k] = level k of the table's column, or the sum of its levels up to k."""
     for k in range(layout.levels):
         first, to = (column * layout.levels + k) * layout.width, k * layout.padded_width
@@ -201,7 +199,7 @@ def read_block(table: Any, column: int, layout: Any, shared: bool, block: Any) -
 
 
 @inlined
-def prefetch_column(table: Any, column: int, layout: Any) -> None:
+def prefetch_column(table, column, layout):
     """Have a column of the table brought near, which will soon be read."""
     first = column * layout.levels * layout.width
     # The last vector reaches beyond the block: the processor asks for lanes that are masked, too.
@@ -212,7 +210,7 @@ def prefetch_column(table: Any, column: int, layout: Any) -> None:
 
 
 @inlined
-def clear(numbers: Any, count: int) -> None:
+def clear(numbers, count):
     """Set the first `count`, a multiple of 16, to zero."""
     zero = broadcast(numbers, 0.0)
     for i in range(0, count, LANES):
@@ -220,14 +218,14 @@ def clear(numbers: Any, count: int) -> None:
 
 
 @inlined
-def add_row(into: Any, to: int, source: Any, first: int, whole: int) -> None:
+def add_row(into, to, source, first, whole):
     """into[to:to+whole] += source[first:first+whole]"""
     for i in range(0, whole, LANES):
         store(into, to + i, load(into, to + i) + load(source, first + i))
 
 
 @inlined
-def cumulate_gradient(block: Any, layout: Any) -> None:
+def cumulate_gradient(block, layout):
     """The gradient of a cumulated block becomes that of the table: a sum from each level on."""
     for k in range(layout.levels - 2, -1, -1):
         add_row(
@@ -240,14 +238,14 @@ def cumulate_gradient(block: Any, layout: Any) -> None:
 
 
 @inlined
-def cumulate_scores(scores: Any, levels: int) -> None:
+def cumulate_scores(scores, levels):
     """The scores of the table's own levels become those of their sums: each of those up to it."""
     for k in range(1, levels):
         add_row(scores, k * LANES, scores, (k - 1) * LANES, LANES)
 
 
 @inlined
-def cumulate_score_gradient(slopes: Any, levels: int) -> None:
+def cumulate_score_gradient(slopes, levels):
     """As `cumulate_gradient`, for the gradient of a tile's scores."""
     for k in range(levels - 2, -1, -1):
         add_row(slopes, k * LANES, slopes, (k + 1) * LANES, LANES)

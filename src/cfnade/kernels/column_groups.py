@@ -36,7 +36,7 @@ class CellPointers(NamedTuple):
 
 
 @inlined
-def cell_pointers(cells: Any) -> Any:
+def cell_pointers(cells):
     """The same, as pointers."""
     return CellPointers(
         data_pointer(cells.starts), data_pointer(cells.rows), data_pointer(cells.levels)
@@ -79,7 +79,7 @@ class ColumnGroups(NamedTuple):
 
 
 @kernel
-def _counting_sort(columns: Any, starts: Any, order: Any) -> None:
+def _counting_sort(columns, starts, order):
     """Counting sort; inside a column ratings keep their order.
 
     Traffic: columns twice, order once; starts must stay in cache.
@@ -189,23 +189,17 @@ def take_rows(offsets: Array, columns: Array, levels: Array, rows: Array) -> Row
 
 
 @kernel
-def _lookup_levels(
-    offsets: Any, rated: Any, levels: Any, order: Any, rows: Any, columns: Any, marks: Any, out: Any
-) -> None:
+def _lookup_levels(offsets, rated, levels, order, rows, columns, marks, out):
     """marks (M,) is -1 everywhere before and after; inside it holds the levels of one row."""
     n = len(order)
-    offsets, rated, levels, order = (
-        data_pointer(offsets),
-        data_pointer(rated),
-        data_pointer(levels),
-        data_pointer(order),
-    )
-    rows, columns, marks, out = (
-        data_pointer(rows),
-        data_pointer(columns),
-        data_pointer(marks),
-        data_pointer(out),
-    )
+    offsets = data_pointer(offsets)
+    rated = data_pointer(rated)
+    levels = data_pointer(levels)
+    order = data_pointer(order)
+    rows = data_pointer(rows)
+    columns = data_pointer(columns)
+    marks = data_pointer(marks)
+    out = data_pointer(out)
     i = 0
     while i < n:
         row = rows[order[i]]
@@ -260,9 +254,7 @@ def _readonly_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @kernel
-def _append_entries(
-    rows: Any, columns: Any, levels: Any, ends: Any, out_columns: Any, out_levels: Any
-) -> None:
+def _append_entries(rows, columns, levels, ends, out_columns, out_levels):
     for i in range(len(rows)):
         place = ends[rows[i]]
         out_columns[place] = columns[i]

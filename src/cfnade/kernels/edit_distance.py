@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ LONGEST = 64
 
 
 @kernel
-def _edits(word: Any, letters: Any, offsets: Any, most: int, prefix: bool, out: Any) -> None:
+def _edits(word, letters, offsets, most, prefix, out):
     """out[i] = edits from the word to the i-th text, or to a beginning of it; most+1 if more."""
     n = len(word)
     lines = np.empty((3, n + 1), np.int64)  # by letters of the word: of one and two letters before

@@ -178,8 +178,7 @@ class Engine:
             run_parallel(self._prepare_and_sum, list(enumerate(sums)))
             self._sum_over_processes(self._in)
             self._run_threads(
-                lambda _, one: self._hidden.forward(NO_WAIT, one.rows, self._rows),
-                work,
+                lambda _, one: self._hidden.forward(NO_WAIT, one.rows, self._rows), work
             )
         states = unpadded(self._rows.state, self._out.layout)
         self._gather_rows(states)

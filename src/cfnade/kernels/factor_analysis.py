@@ -6,8 +6,6 @@ processes that share the columns (12-14 ms instead of 15-16).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cfnade.kernels.jit import fastmath_internal, fastmath_kernel
@@ -24,7 +22,7 @@ from cfnade.kernels.posterior import (
 
 
 @fastmath_kernel
-def expectation_step(lo: int, hi: int, rows: Any, residuals: Any, given: Any, sums: Any) -> None:
+def expectation_step(lo, hi, rows, residuals, given, sums):
     """Expectation step of factor analysis over rows lo..hi, in units of the noise.
 
     residuals (n,) are ratings minus their column's mean; given are loadings a (M, D) and their
@@ -60,7 +58,7 @@ def expectation_step(lo: int, hi: int, rows: Any, residuals: Any, given: Any, su
 
 
 @fastmath_internal
-def second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
+def second_moments(factor, mean, inverse, out):
     """out (L,) = the lower half of m mᵀ + Λ⁻¹."""
     invert_factor(factor, inverse)
     D, first = len(mean), 0
@@ -75,9 +73,7 @@ def second_moments(factor: Any, mean: Any, inverse: Any, out: Any) -> None:
 
 
 @fastmath_kernel
-def maximization_step(
-    lo: int, hi: int, sums: Any, precision: Any, centre: Any, loadings: Any
-) -> None:
+def maximization_step(lo, hi, sums, precision, centre, loadings):
     """Maximisation step for columns lo..hi: the posterior of each loading, in units of the noise.
 
     precision (D,) is the loadings' own around centre (D,).
@@ -100,7 +96,7 @@ def maximization_step(
 
 
 @fastmath_kernel
-def residual_sums(first: int, rows: Any, residuals: Any, given: Any, sums: Any) -> None:
+def residual_sums(first, rows, residuals, given, sums):
     """sums (n, L + D) of rows from `first` on: Σ of loadings' products, Σ residual · loading."""
     a, lower = given
     offsets, columns = rows
@@ -117,7 +113,7 @@ def residual_sums(first: int, rows: Any, residuals: Any, given: Any, sums: Any) 
 
 
 @fastmath_kernel
-def row_moments(lo: int, hi: int, sums: Any, prior: Any) -> None:
+def row_moments(lo, hi, sums, prior):
     """The sums of rows lo..hi become E[z zᵀ] (lower half) and E[z]."""
     D = len(prior)
     L = sums.shape[1] - D
@@ -131,7 +127,7 @@ def row_moments(lo: int, hi: int, sums: Any, prior: Any) -> None:
 
 
 @fastmath_kernel
-def add_moments(first: int, rows: Any, residuals: Any, moments: Any, sums: Any) -> None:
+def add_moments(first, rows, residuals, moments, sums):
     """Add Σ z zᵀ, Σ z r and Σ z of rows from `first` on to the sums of their columns."""
     squares, products, firsts = sums
     offsets, columns = rows
@@ -148,9 +144,7 @@ def add_moments(first: int, rows: Any, residuals: Any, moments: Any, sums: Any) 
 
 
 @fastmath_kernel
-def gibbs_step(
-    lo: int, hi: int, rows: Any, residuals: Any, given: Any, prior: Any, noise: Any, out: Any
-) -> None:
+def gibbs_step(lo, hi, rows, residuals, given, prior, noise, out):
     """Draw the vectors of rows lo..hi from their posteriors, in units of the ratings' noise.
 
     residuals (n,) are ratings less what is not the row's; given are the columns' vectors (M, D) and

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class LayerGradients(NamedTuple):
 
 
 @inlined
-def _layer(layers: Any, n: int) -> Any:
+def _layer(layers, n):
     r = layers[n]
     return Layer(
         r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8],
@@ -111,7 +111,7 @@ def _layer(layers: Any, n: int) -> Any:
 
 
 @kernel
-def pack_layer(lo: int, hi: int, W: Any, c: Any, layers: Any, number: int, packed: Any) -> None:
+def pack_layer(lo, hi, W, c, layers, number, packed):
     """Copy the weights of a layer's units lo..hi. Traffic: 4 bytes a weight read, 8 written."""
     layer, numbers = _layer(layers, number), data_pointer(packed)
     matrix, biases = data_pointer(W), data_pointer(c)
@@ -126,7 +126,7 @@ def pack_layer(lo: int, hi: int, W: Any, c: Any, layers: Any, number: int, packe
 
 
 @inlined
-def _merge_rows(lo: int, hi: int, sums: Any, stride: int) -> None:
+def _merge_rows(lo, hi, sums, stride):
     """Rows lo..hi of all threads into the first buffer, in a fixed order."""
     start = data_pointer(sums.start)
     for part in range(1, sums.parts):
@@ -136,7 +136,7 @@ def _merge_rows(lo: int, hi: int, sums: Any, stride: int) -> None:
 
 
 @inlined
-def _scale_rows(lo: int, hi: int, rows: Any, layer: Any, scale: Any) -> None:
+def _scale_rows(lo, hi, rows, layer, scale):
     """Multiply the input rows lo..hi by a number each, if there are any."""
     if len(scale) > 0:
         for row in range(lo, hi):
@@ -146,14 +146,14 @@ def _scale_rows(lo: int, hi: int, rows: Any, layer: Any, scale: Any) -> None:
 
 
 @inlined
-def _copy_rows(source: Any, stride: int, to: Any, to_stride: int, rows: int, width: int) -> None:
+def _copy_rows(source, stride, to, to_stride, rows, width):
     for row in range(rows):
         for i in range(0, width, LANES):
             store(to, row * to_stride + i, load(source, row * stride + i))
 
 
 @internal
-def _activate(units: Any, layer: Any, rows: int, weights: Any) -> None:
+def _activate(units, layer, rows, weights):
     """g(x + c) of every unit.
 
     With e = exp(-|x|), tanh(x / 2) is (1 - e) / (1 + e) with x's sign.
@@ -183,17 +183,7 @@ def _activate(units: Any, layer: Any, rows: int, weights: Any) -> None:
 
 
 @kernel
-def hidden_forward(
-    lo: int,
-    hi: int,
-    point: Any,
-    sums: Any,
-    scale: Any,
-    layers: Any,
-    packed: Any,
-    units: Any,
-    states: Any,
-) -> None:
+def hidden_forward(lo, hi, point, sums, scale, layers, packed, units, states):
     """states[lo:hi] from the rows' summed contexts, which are added up and scaled in place.
 
     Traffic: the layers' weights and the rows, all in the second-level cache.
@@ -225,9 +215,7 @@ def hidden_forward(
 
 
 @internal
-def _activation_gradient(
-    slopes: Any, stride: int, units: Any, layer: Any, rows: int, d_c: Any
-) -> None:
+def _activation_gradient(slopes, stride, units, layer, rows, d_c):
     """The gradient before the activation from that after it; d_c has its sum over rows."""
     zero, one = broadcast(units, 0.0), broadcast(units, 1.0)
     for i in range(0, layer.outer_padded, LANES):
@@ -246,19 +234,7 @@ def _activation_gradient(
 
 
 @kernel
-def hidden_backward(
-    lo: int,
-    hi: int,
-    point: Any,
-    d_states: Any,
-    sums: Any,
-    scale: Any,
-    layers: Any,
-    packed: Any,
-    units: Any,
-    states: Any,
-    grads: Any,
-) -> None:
+def hidden_backward(lo, hi, point, d_states, sums, scale, layers, packed, units, states, grads):
     """The gradient of rows lo..hi takes the place of their sums; that of the weights goes to the
     thread's part of grads.
 
@@ -311,7 +287,7 @@ def hidden_backward(
 
 
 @inlined
-def _merged(numbers: Any, size: int, parts: int, place: int) -> Any:
+def _merged(numbers, size, parts, place):
     """A number of the threads' gradients, added up in a fixed order."""
     total = numbers[place]
     for part in range(1, parts):
@@ -320,9 +296,7 @@ def _merged(numbers: Any, size: int, parts: int, place: int) -> Any:
 
 
 @kernel
-def update_layer(
-    part: int, parts: int, grads: Any, layers: Any, number: int, W: Any, c: Any
-) -> None:
+def update_layer(part, parts, grads, layers, number, W, c):
     """Adam moves one of `parts` shares of a layer's units: their weights W and biases c.
 
     Traffic: weights, moments and gradients, once.
@@ -466,10 +440,8 @@ def _layers(
             bias, packed = packed, packed + outer.padded_width
         by_row = outer.width * inner.padded_width < inner.width * outer.row_stride
         d_by_outer, d_by_inner = (inner.padded_width, 1) if by_row else (1, outer.row_stride)
-        d_matrix, length = (
-            gradient,
-            outer.width * d_by_outer if by_row else inner.width * d_by_inner,
-        )
+        d_matrix = gradient
+        length = outer.width * d_by_outer if by_row else inner.width * d_by_inner
         d_bias = d_matrix + (length if W else 0)
         gradient = d_bias + (outer.padded_width if c else 0)
         layers.append(

@@ -35,19 +35,19 @@ class _DiskCache(FunctionCache):
     than all kernels of an answer take to read, and whoever compiles imports it then."""
 
     def __init__(self, function: Any) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
+        super().__init__(function)
         # Numba would notice a change in the kernel's own file only, not in those that it calls.
         self._cache_file._source_stamp = _SOURCES.hexdigest()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # for kernels that make arrays
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save compiled code. A full or read-only disk costs time, not the result."""
         try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            super().save_overload(sig, data)
         except OSError as error:
             warn_uncached(f"{self.cache_path}: {error.strerror or error}")
 
@@ -91,7 +91,7 @@ class CompilationAnnouncement(event.Listener):
 
 
 announcement = CompilationAnnouncement()
-event.register("numba:compile", announcement)  # type: ignore[no-untyped-call]
+event.register("numba:compile", announcement)
 
 
 def kernel(function: Any, **more: Any) -> Any:

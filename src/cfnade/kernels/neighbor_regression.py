@@ -7,8 +7,6 @@ that does not grow with the catalog.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cfnade.kernels.buffers import Array, readonly
@@ -24,9 +22,7 @@ _RIDGE_FACTOR, _MAX_TRIES = (
 
 
 @kernel
-def _gram_lines(
-    first: int, step: int, by_item: Any, by_user: Any, norms: Any, most: int, out: Any
-) -> None:
+def _gram_lines(first, step, by_item, by_user, norms, most, out):
     """The `most` columns with the largest cosine, by rising column; -1 behind their end."""
     starts, users, of_users = by_item
     offsets, columns, weights = by_user
@@ -87,7 +83,7 @@ def gram_lines(
 
 
 @internal
-def _length(line: Any) -> int:
+def _length(line):
     """How many columns a line has."""
     low, high = 0, len(line)
     while low < high:
@@ -100,7 +96,7 @@ def _length(line: Any) -> int:
 
 
 @fastmath_internal
-def _factorize(matrix: Any, n: int) -> bool:
+def _factorize(matrix, n):
     """Make the lower triangle the Cholesky factor; whether that is possible."""
     for i in range(n):
         for j in range(i + 1):
@@ -119,7 +115,7 @@ def _factorize(matrix: Any, n: int) -> bool:
 
 
 @fastmath_internal
-def _solve(matrix: Any, n: int, vector: Any) -> None:
+def _solve(matrix, n, vector):
     """vector becomes (L Lᵀ)⁻¹ vector."""
     for i in range(n):
         for k in range(i):
@@ -132,9 +128,7 @@ def _solve(matrix: Any, n: int, vector: Any) -> None:
 
 
 @internal
-def _fill_gram(
-    matrix: Any, chosen: Any, n: int, lines: Any, values: Any, diagonal: Any, places: Any
-) -> None:
+def _fill_gram(matrix, chosen, n, lines, values, diagonal, places):
     """The lower triangle of the chosen items' counts with each other; `places` (M,) are all -1.
 
     A count that either of two lines kept holds for both. Passes over whole lines: searching them
@@ -157,9 +151,7 @@ def _fill_gram(
 
 
 @kernel
-def _regressions(
-    first: int, step: int, lines: Any, values: Any, diagonal: Any, ridge: Any, m: int, out: Any
-) -> None:
+def _regressions(first, step, lines, values, diagonal, ridge, m, out):
     """The neighbors of each item, rising, and the weights of their regression."""
     neighbors, weights = out
     M, most = lines.shape

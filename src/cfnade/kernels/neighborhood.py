@@ -7,7 +7,7 @@ matrix.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class ResidualCovariance(NamedTuple):
 
 
 @internal
-def _row_matrix(columns: Any, near: Any, place: Any, starts: Any) -> Any:
+def _row_matrix(columns, near, place, starts):
     """The covariances between the columns of a row: its sparse lines. place (M,) is -1 again."""
     size = 0
     for a in range(len(columns)):
@@ -50,7 +50,7 @@ def _row_matrix(columns: Any, near: Any, place: Any, starts: Any) -> Any:
 
 
 @internal
-def _multiply(x: Any, diagonal: Any, starts: Any, others: Any, values: Any, out: Any) -> float:
+def _multiply(x, diagonal, starts, others, values, out):
     """out = A x for a row's matrix A. Returns xᵀ A x."""
     total = 0.0
     for a in range(len(x)):
@@ -63,9 +63,7 @@ def _multiply(x: Any, diagonal: Any, starts: Any, others: Any, values: Any, out:
 
 
 @internal
-def _solve(
-    diagonal: Any, starts: Any, others: Any, values: Any, left: Any, out: Any, precision: float
-) -> None:
+def _solve(diagonal, starts, others, values, left, out, precision):
     """out = A⁻¹ left; `left` is used up. The diagonal is what steps are scaled by."""
     n = len(left)
     way, product, size = left / diagonal, np.empty(n), 0.0
@@ -87,7 +85,7 @@ def _solve(
 
 
 @kernel
-def solve_weights(offsets: Any, columns: Any, residuals: Any, near: Any, out: Any) -> None:
+def solve_weights(offsets, columns, residuals, near, out):
     """out (C,) = w of the ratings of ragged rows, given what is left of each."""
     place = np.full(len(near.variances), -1, np.int64)
     for row in range(len(offsets) - 1):
@@ -102,9 +100,7 @@ def solve_weights(offsets: Any, columns: Any, residuals: Any, near: Any, out: An
 
 
 @kernel
-def correct_without_each(
-    g: Any, columns: Any, left_out: Any, residuals: Any, near: Any, out: Any
-) -> None:
+def correct_without_each(g, columns, left_out, residuals, near, out):
     """out (T,) = c of a column for one row without each of T ratings, -1 for none of the columns.
 
     With A the row's matrix, g = A⁻¹ R_i and u = A⁻¹ 1_t, the row without rating t has
@@ -130,7 +126,7 @@ def correct_without_each(
 
 
 @kernel
-def correct_cells(cells: Any, ragged: Any, weights: Any, near: Any, out: Any) -> None:
+def correct_cells(cells, ragged, weights, near, out):
     """out (n,) = c of cells: their rows, rising, and columns."""
     rows, asked = cells
     offsets, columns = ragged
@@ -149,7 +145,7 @@ def correct_cells(cells: Any, ragged: Any, weights: Any, near: Any, out: Any) ->
 
 
 @kernel
-def correct_row(columns: Any, weights: Any, near: Any, out: Any) -> None:
+def correct_row(columns, weights, near, out):
     """out (M,) = c of every column for one row."""
     out[:] = 0.0
     for p in range(len(columns)):
@@ -158,7 +154,7 @@ def correct_row(columns: Any, weights: Any, near: Any, out: Any) -> None:
 
 
 @kernel
-def correct_column(column: int, ragged: Any, weights: Any, near: Any, out: Any) -> None:
+def correct_column(column, ragged, weights, near, out):
     """out (N,) = c of one column for every row."""
     offsets, columns = ragged
     known = np.zeros(len(near.variances))

@@ -11,7 +11,6 @@ log-likelihood of the ratings and of the prior, is strictly convex: the minimum 
 from __future__ import annotations
 
 from math import exp, inf, log, nan
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ _TILT_PRECISION = 1e-11  # of a mean's log-odds: relative to its distance from t
 
 
 @internal
-def _tilt_bound(scores: Any, unit: Any, like: Any) -> float:
+def _tilt_bound(scores, unit, like):
     """θ lies in ±bound.
 
     If θ·v falls faster from any level to the next than scores - log(like) rises, the tilted
@@ -43,7 +42,7 @@ def _tilt_bound(scores: Any, unit: Any, like: Any) -> float:
 
 
 @internal
-def _tilted_softmax(scores: Any, unit: Any, theta: float, out: Any) -> None:
+def _tilted_softmax(scores, unit, theta, out):
     """out (K,) = softmax(scores + θ·v)."""
     top, mass = -inf, 0.0
     for k in range(len(unit)):
@@ -56,7 +55,7 @@ def _tilted_softmax(scores: Any, unit: Any, theta: float, out: Any) -> None:
 
 
 @internal
-def _mean_and_log_odds(chances: Any, unit: Any) -> Any:
+def _mean_and_log_odds(chances, unit):
     """The mean, what it lacks to 1, and their log-odds. Both parts are exact near 0."""
     mean, rest = 0.0, 0.0
     for k in range(len(unit)):
@@ -68,7 +67,7 @@ def _mean_and_log_odds(chances: Any, unit: Any) -> Any:
 
 
 @internal
-def _log_odds_step(chances: Any, unit: Any, mean: float, rest: float, gap: float) -> float:
+def _log_odds_step(chances, unit, mean, rest, gap):
     """Newton's step for θ: log-odds are nearly a straight line in it, the mean itself is not."""
     variance = 0.0
     for k in range(len(unit)):
@@ -77,7 +76,7 @@ def _log_odds_step(chances: Any, unit: Any, mean: float, rest: float, gap: float
 
 
 @kernel
-def _tilt(scores: Any, unit: Any, like: Any, steps: int, out: Any) -> None:
+def _tilt(scores, unit, like, steps, out):
     for row in range(len(scores)):
         _, _, goal = _mean_and_log_odds(like[row], unit)
         bound = _tilt_bound(scores[row], unit, like[row])
@@ -123,7 +122,7 @@ _CHORD_TOLERANCE = 1e-10
 
 
 @internal
-def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: Any) -> Any:
+def _cost(base, slopes, levels, precision, z, chances):
     """The cost at z; chances (n, K) become those of the levels there."""
     n, K, D = slopes.shape
     cost = 0.0
@@ -148,9 +147,7 @@ def _cost(base: Any, slopes: Any, levels: Any, precision: Any, z: Any, chances: 
 
 
 @internal
-def _derivatives(
-    slopes: Any, levels: Any, precision: Any, z: Any, chances: Any, gradient: Any, curvature: Any
-) -> None:
+def _derivatives(slopes, levels, precision, z, chances, gradient, curvature):
     """First and second derivatives of the cost."""
     n, K, D = slopes.shape
     mean = np.empty(D)
@@ -173,7 +170,7 @@ def _derivatives(
 
 
 @internal
-def _newton_step(curvature: Any, gradient: Any, step: Any) -> Any:
+def _newton_step(curvature, gradient, step):
     """step = curvature⁻¹ gradient, by Cholesky in place; returns gradient · step."""
     D = len(gradient)
     for d in range(D):
@@ -197,7 +194,7 @@ def _newton_step(curvature: Any, gradient: Any, step: Any) -> Any:
 
 
 @kernel
-def _minimize(base: Any, slopes: Any, levels: Any, precision: Any, z: Any) -> None:
+def _minimize(base, slopes, levels, precision, z):
     """z, the start, becomes the least cost's place."""
     n, K, D = slopes.shape
     chances, curvature = np.empty((n, K)), np.empty((D, D))
@@ -234,12 +231,7 @@ def most_probable(
 
 
 def most_probable_without_each(
-    base: Array,
-    slopes: Array,
-    levels: Array,
-    variances: Array,
-    start: Array,
-    left_out: IntArray,
+    base: Array, slopes: Array, levels: Array, variances: Array, start: Array, left_out: IntArray
 ) -> Array:
     """Solve many problems that share their features, each without one of the n ratings.
 

@@ -8,7 +8,7 @@ scores lie apart. Work: 2K exponentials per tile; all of it stays in the first-l
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ LOG_INTERVAL = 8  # a product of this many sums of up to 255 terms stays finite
 
 
 @inlined
-def tile_cost(levels: int, ordinal: float, scratch: Any) -> float:
+def tile_cost(levels, ordinal, scratch):
     """Σ_t weights[t]·cost_t of the scratch's scores; slopes = its gradient in them.
 
     cost = (1 - ordinal)·regular + ordinal·Eq. 17. Lanes without a target carry weight 0 and finite
@@ -55,7 +55,7 @@ def tile_cost(levels: int, ordinal: float, scratch: Any) -> float:
 
 
 @internal
-def _add_regular_cost(scores: Any, levels: int, level: Any, share: Any, slopes: Any) -> Any:
+def _add_regular_cost(scores, levels, level, share, slopes):
     """-log softmax at the true level; adds share · its gradient."""
     high = load(scores, 0)
     for k in range(1, levels):
@@ -76,9 +76,7 @@ def _add_regular_cost(scores: Any, levels: int, level: Any, share: Any, slopes: 
 
 
 @internal
-def _add_ordinal_cost(
-    scores: Any, levels: int, truth: Any, way: int, share: Any, slopes: Any, running: Any
-) -> Any:
+def _add_ordinal_cost(scores, levels, truth, way, share, slopes, running):
     """One product of Eq. 17: way 1 over the levels up to the true one, way -1 from it on.
 
     Along the levels, mass_j = Σ exp(s - top) of those passed; new_j = e^{s_j}/mass_j and
@@ -123,17 +121,7 @@ def _add_ordinal_cost(
 
 
 @kernel
-def _score_cost(
-    lo: int,
-    hi: int,
-    scores: Any,
-    levels: Any,
-    weights: Any,
-    ordinal: float,
-    slopes: Any,
-    layout: Any,
-    memory: Any,
-) -> float:
+def _score_cost(lo, hi, scores, levels, weights, ordinal, slopes, layout, memory):
     """Σ weight · cost of cells lo..hi from their scores (T·K); slopes = its gradient in them."""
     K, cost, scratch = layout.levels, 0.0, tile_scratch(memory, layout)
     zero = broadcast(scratch.levels, 0.0)

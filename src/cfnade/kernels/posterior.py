@@ -9,7 +9,7 @@ columns add their sums before they solve.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Posteriors(NamedTuple):
 
 
 @fastmath_kernel
-def lower_products(u: Any, q: Any, out: Any) -> None:
+def lower_products(u, q, out):
     """out (M, L) = the lower halves of u uᵀ + diag q."""
     for column in range(len(u)):
         own, line, place = u[column], out[column], 0
@@ -56,7 +56,7 @@ def lower_products(u: Any, q: Any, out: Any) -> None:
 
 
 @fastmath_internal
-def add_products(first: int, end: int, columns: Any, products: Any, total: Any) -> None:
+def add_products(first, end, columns, products, total):
     """total (L,) = Σ of the columns' products."""
     for place in range(len(total)):
         total[place] = 0
@@ -67,7 +67,7 @@ def add_products(first: int, end: int, columns: Any, products: Any, total: Any) 
 
 
 @fastmath_internal
-def add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total: Any) -> None:
+def add_evidence(first, end, columns, levels, E, total):
     """total (D,) = Σ of what ratings first..end tell."""
     for i in range(len(total)):
         total[i] = 0
@@ -77,7 +77,7 @@ def add_evidence(first: int, end: int, columns: Any, levels: Any, E: Any, total:
 
 
 @fastmath_internal
-def fill_precision(prior: Any, total: Any, precision: Any) -> None:
+def fill_precision(prior, total, precision):
     """The lower half of the precision, from the prior and the sum of products."""
     place = 0
     for i in range(len(prior)):
@@ -88,7 +88,7 @@ def fill_precision(prior: Any, total: Any, precision: Any) -> None:
 
 
 @fastmath_internal
-def cholesky(precision: Any) -> None:
+def cholesky(precision):
     """The lower half becomes its Cholesky factor."""
     D = len(precision)
     for i in range(D):
@@ -104,7 +104,7 @@ def cholesky(precision: Any) -> None:
 
 
 @fastmath_internal
-def solve(factor: Any, x: Any) -> None:
+def solve(factor, x):
     """x becomes Λ⁻¹ x, for the factor of Λ."""
     D = len(x)
     for i in range(D):
@@ -120,7 +120,7 @@ def solve(factor: Any, x: Any) -> None:
 
 
 @fastmath_internal
-def invert_factor(factor: Any, inverse: Any) -> None:
+def invert_factor(factor, inverse):
     """inverse = the lower triangular inverse of the factor: Λ⁻¹ is inverseᵀ · inverse."""
     D = len(factor)
     for i in range(D):
@@ -135,7 +135,7 @@ def invert_factor(factor: Any, inverse: Any) -> None:
 
 
 @fastmath_internal
-def posterior_variance(inverse: Any, i: int) -> Any:
+def posterior_variance(inverse, i):
     """Λ⁻¹'s diagonal at i."""
     variance = inverse[i, i] * inverse[i, i]
     for k in range(i + 1, len(inverse)):
@@ -144,7 +144,7 @@ def posterior_variance(inverse: Any, i: int) -> Any:
 
 
 @fastmath_internal
-def unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
+def unknown_share(factor, importance, inverse):
     """ω: the weighted mean of the posterior variances, 1 where nothing is known."""
     invert_factor(factor, inverse)
     share, total = importance[0] * 0, importance[0] * 0
@@ -155,7 +155,7 @@ def unknown_share(factor: Any, importance: Any, inverse: Any) -> Any:
 
 
 @fastmath_kernel
-def leave_one_out(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any) -> None:
+def leave_one_out(rows, cells, evidence, means, unknown):
     """Mean and ω of cells' rows without the cell: row number, column and level of each.
 
     Quickest if cells of a row follow each other: what its ratings add up to is kept between them.
@@ -187,7 +187,7 @@ def leave_one_out(rows: Any, cells: Any, evidence: Any, means: Any, unknown: Any
 
 
 @fastmath_kernel
-def posterior_gradients(rows: Any, evidence: Any, found: Any, slopes: Any, grads: Any) -> None:
+def posterior_gradients(rows, evidence, found, slopes, grads):
     """Add gradients of u (the precision's part), E and the prior; slopes (B, D) are the means'.
 
     With x = Λ⁻¹ ∂m, which takes the place of slopes: ∂E = x, ∂u = -x (u·m) - m (u·x), ∂β = -x m.
@@ -215,7 +215,7 @@ def posterior_gradients(rows: Any, evidence: Any, found: Any, slopes: Any, grads
 
 
 @fastmath_kernel
-def add_state_scores(cells: Any, states: Any, V: Any, b: Any, scores: Any) -> None:
+def add_state_scores(cells, states, V, b, scores):
     """scores[order] += Σ_{j≤k} (b_j + V_j · state) of grouped cells, at the place of each."""
     starts, rows, order = cells
     K, width = V.shape[1], V.shape[2]
@@ -230,7 +230,7 @@ def add_state_scores(cells: Any, states: Any, V: Any, b: Any, scores: Any) -> No
 
 
 @fastmath_kernel
-def state_gradients(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) -> None:
+def state_gradients(cells, states, V, slopes, grads):
     """Add the gradients of V, b and the states, given those of the scores (T, K)."""
     starts, rows, order = cells
     d_V, d_b, d_states = grads
@@ -247,7 +247,7 @@ def state_gradients(cells: Any, states: Any, V: Any, slopes: Any, grads: Any) ->
 
 
 @fastmath_kernel
-def row_sums(lo: int, hi: int, rows: Any, evidence: Any, sums: Any) -> None:
+def row_sums(lo, hi, rows, evidence, sums):
     """sums (B, L + D) of what the ratings of rows lo..hi tell."""
     _, products, E, _, _ = evidence
     offsets, columns, levels = rows
@@ -259,7 +259,7 @@ def row_sums(lo: int, hi: int, rows: Any, evidence: Any, sums: Any) -> None:
 
 
 @fastmath_kernel
-def solve_sums(lo: int, hi: int, sums: Any, evidence: Any, out: Any) -> None:
+def solve_sums(lo, hi, sums, evidence, out):
     """Posteriors of rows lo..hi from the sums of all their ratings."""
     _, products, E, prior, importance = evidence
     D, L = len(prior), products.shape[1]
@@ -275,7 +275,7 @@ def solve_sums(lo: int, hi: int, sums: Any, evidence: Any, out: Any) -> None:
 
 
 @fastmath_kernel
-def solve_rows(lo: int, hi: int, factors: Any, slopes: Any) -> None:
+def solve_rows(lo, hi, factors, slopes):
     """slopes of rows lo..hi become Λ⁻¹ times themselves."""
     for row in range(lo, hi):
         solve(factors[row], slopes[row])

@@ -63,7 +63,7 @@ def _sum_each(builder: Any, vectors: list[Any]) -> Any:
 
 def _variables(builder: Any, values: list[Any]) -> list[Any]:
     """Stack slots that LLVM turns into registers."""
-    slots = [cgutils.alloca_once(builder, v.type) for v in values]  # type: ignore[no-untyped-call]
+    slots = [cgutils.alloca_once(builder, v.type) for v in values]
     for slot, value in zip(slots, values, strict=True):
         builder.store(value, slot)
     return slots
@@ -77,20 +77,9 @@ def _dots(count: int) -> Any:
     """out[o + t] = block[e:e+width] · rows[starts[t]:starts[t]+width] + bias for t < count."""
 
     @intrinsic
-    def dots(
-        _: Any,
-        block: Any,
-        e: Any,
-        rows: Any,
-        starts: Any,
-        t: Any,
-        width: Any,
-        out: Any,
-        o: Any,
-        bias: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-            def element(i: int, index: Any) -> Any:
+    def dots(_, block, e, rows, starts, t, width, out, o, bias):
+        def generate(context, builder, kinds, args):
+            def element(i, index):
                 return element_pointer(context, builder, kinds.args[i], args[i], index)
 
             left = element(0, args[1])
@@ -129,23 +118,12 @@ def _outer(levels: int, strips: int) -> Any:
     """
 
     @intrinsic
-    def outer(
-        _: Any,
-        block: Any,
-        e: Any,
-        pitch: Any,
-        factors: Any,
-        g: Any,
-        rows: Any,
-        starts: Any,
-        count: Any,
-        offset: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-            def element(i: int, index: Any) -> Any:
+    def outer(_, block, e, pitch, factors, g, rows, starts, count, offset):
+        def generate(context, builder, kinds, args):
+            def element(i, index):
                 return element_pointer(context, builder, kinds.args[i], args[i], index)
 
-            def place(k: int, s: int) -> Any:
+            def place(k, s):
                 index = builder.add(args[1], builder.mul(args[2], INDEX(k)))
                 return element(0, builder.add(builder.add(index, args[8]), INDEX(s * LANES)))
 
@@ -175,19 +153,9 @@ def _backward(targets: int, strips: int) -> Any:
     """rows[starts[t+j] + i] += Σ_k factors[16·k + t + j] · block[k·pitch + i], j < targets."""
 
     @intrinsic
-    def back(
-        _: Any,
-        rows: Any,
-        starts: Any,
-        t: Any,
-        factors: Any,
-        block: Any,
-        pitch: Any,
-        levels: Any,
-        offset: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
-            def element(i: int, index: Any) -> Any:
+    def back(_, rows, starts, t, factors, block, pitch, levels, offset):
+        def generate(context, builder, kinds, args):
+            def element(i, index):
                 return element_pointer(context, builder, kinds.args[i], args[i], index)
 
             zero = constant(ir.VectorType(element(4, args[7]).type.pointee, LANES), 0.0)
@@ -239,7 +207,7 @@ class PrefetchBlock(NamedTuple):
 
 
 @inlined
-def _prefetch_part(soon: Any, k: int, levels: int, i: int, vectors: int, width: int) -> None:
+def _prefetch_part(soon, k, levels, i, vectors, width):
     """Ask for some vectors from the i-th number on of some levels from the k-th on."""
     for level in range(k, min(k + levels, soon.levels)):
         for s in range(vectors):
@@ -247,14 +215,12 @@ def _prefetch_part(soon: Any, k: int, levels: int, i: int, vectors: int, width: 
 
 
 @internal
-def tile_scores(states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
+def tile_scores(states, count, layout, scratch, soon):
     """scores[16·k + t] = block[k] · state of target t + bias[k], for the first `count` targets."""
-    block, begins, whole, out = (
-        scratch.block,
-        scratch.row_starts,
-        layout.padded_width,
-        scratch.scores,
-    )
+    block = scratch.block
+    begins = scratch.row_starts
+    whole = layout.padded_width
+    out = scratch.scores
     for k in range(layout.levels):
         bias = scratch.bias[k]
         _prefetch_part(soon, k, 1, 0, whole // LANES, layout.width)
@@ -271,14 +237,12 @@ def tile_scores(states: Any, count: int, layout: Any, scratch: Any, soon: Any) -
 
 
 @internal
-def add_block_gradient(states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
+def add_block_gradient(states, count, layout, scratch, soon):
     """d_block[k] += Σ_t slopes[16·k + t] · state of target t."""
-    block, begins, whole, slopes = (
-        scratch.d_block,
-        scratch.row_starts,
-        layout.padded_width,
-        scratch.gradient,
-    )
+    block = scratch.d_block
+    begins = scratch.row_starts
+    whole = layout.padded_width
+    slopes = scratch.gradient
     k = 0
     while k < layout.levels:
         several = k + LEVEL_GROUP <= layout.levels
@@ -301,14 +265,12 @@ def add_block_gradient(states: Any, count: int, layout: Any, scratch: Any, soon:
 
 
 @internal
-def add_state_gradient(d_states: Any, count: int, layout: Any, scratch: Any, soon: Any) -> None:
+def add_state_gradient(d_states, count, layout, scratch, soon):
     """d_state of target t += Σ_k slopes[16·k + t] · block[k]."""
-    block, begins, whole, slopes = (
-        scratch.block,
-        scratch.row_starts,
-        layout.padded_width,
-        scratch.gradient,
-    )
+    block = scratch.block
+    begins = scratch.row_starts
+    whole = layout.padded_width
+    slopes = scratch.gradient
     i = 0
     while i < whole:
         wide, t = STRIP > 1 and i + STRIP * LANES <= whole, 0
@@ -339,19 +301,8 @@ def _product(rows: int, strips: int) -> Any:
     """
 
     @intrinsic
-    def product(
-        _: Any,
-        a: Any,
-        by_row: Any,
-        by_step: Any,
-        b: Any,
-        pitch: Any,
-        count: Any,
-        out: Any,
-        to: Any,
-        more: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def product(_, a, by_row, by_step, b, pitch, count, out, to, more):
+        def generate(context, builder, _kinds, args):
             left, across, along, right, apart, n, result, down, add_to = args
             zero = constant(ir.VectorType(left.type.pointee, LANES), 0.0)
             cells = [(i, s) for i in range(rows) for s in range(strips)]
@@ -359,7 +310,7 @@ def _product(rows: int, strips: int) -> Any:
                 builder.gep(result, [builder.add(builder.mul(down, INDEX(i)), INDEX(s * LANES))])
                 for i, s in cells
             ]
-            sums = [cgutils.alloca_once(builder, zero.type) for _ in cells]  # type: ignore[no-untyped-call]
+            sums = [cgutils.alloca_once(builder, zero.type) for _ in cells]
             with builder.if_else(builder.icmp_signed("!=", add_to, INDEX(0))) as (yes, no):
                 with yes:
                     for slot, place in zip(sums, places, strict=True):
@@ -403,7 +354,7 @@ class MatrixView(NamedTuple):
 
 
 @internal
-def matmul(a: Any, rows: int, count: int, b: Any, out: Any, width: int, more: int) -> None:
+def matmul(a, rows, count, b, out, width, more):
     """out (rows × width) = a (rows × count) times b (count × width), or more by that.
 
     Of b and out, vectors are read and written whole; width is a multiple of 16.

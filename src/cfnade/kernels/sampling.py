@@ -18,12 +18,7 @@ import numpy as np
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
 from cfnade.kernels.buffers import Array, readonly
-from cfnade.kernels.column_groups import (
-    NO_WEIGHTS,
-    Cells,
-    ColumnGroups,
-    require_inside,
-)
+from cfnade.kernels.column_groups import NO_WEIGHTS, Cells, ColumnGroups, require_inside
 from cfnade.kernels.jit import inlined, internal, kernel
 from cfnade.kernels.simd import data_pointer, offset
 from cfnade.kernels.threads import run_parallel, thread_count
@@ -84,7 +79,7 @@ class GroupedRatings(NamedTuple):
 
 
 @inlined
-def _source_pointers(source: Any) -> Any:
+def _source_pointers(source):
     return SourceRows(
         data_pointer(source.offsets),
         data_pointer(source.columns),
@@ -95,7 +90,7 @@ def _source_pointers(source: Any) -> Any:
 
 
 @internal
-def _mix(z: Any) -> Any:
+def _mix(z):
     """Scramble 64 bits (the finalizer of splitmix64)."""
     z = (z ^ (z >> np.uint64(30))) * _FIRST
     z = (z ^ (z >> np.uint64(27))) * _SECOND
@@ -103,40 +98,38 @@ def _mix(z: Any) -> Any:
 
 
 @inlined
-def _stream(seed: Any, step: Any, row: Any) -> Any:
+def _stream(seed, step, row):
     """Start of a row's random numbers; the j-th is _mix(stream + j·GAMMA)."""
     return _mix(_mix(_mix(np.uint64(seed) + _GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + _GAMMA))
 
 
 @inlined
-def _random_bits(stream: Any, position: Any) -> Any:
+def _random_bits(stream, position):
     """32 random bits of the rating at a position of its row."""
     return _mix(stream + np.uint64(position + 2) * _GAMMA) >> np.uint64(32)
 
 
 @inlined
-def _unit(bits: Any) -> float:
+def _unit(bits):
     """A float in [0, 1)."""
     return float(bits >> np.uint64(11)) * 2.0**-53
 
 
 @inlined
-def _context_size(draw: float, count: int, low: float, small: float) -> int:
+def _context_size(draw, count, low, small):
     if low < 0.0:
         return int(draw * count)
     return max(0, int(float(count) ** (draw / small)) - 1)
 
 
 @inlined
-def _keep_rate(draw: float, low: float, high: float, small: float) -> float:
+def _keep_rate(draw, low, high, small):
     draw = (draw - small) / (1.0 - small)
     return low + (high - low) * draw
 
 
 @internal
-def _choose_exactly(
-    stream: Any, count: int, size: int, positions: Any, partial: bool, own: int, roles: Any
-) -> int:
+def _choose_exactly(stream, count, size, positions, partial, own, roles):
     """Select `size` of a row's `count` ratings, every choice equally likely (selection sampling).
 
     Returns how many of the own ones these are.
@@ -156,9 +149,7 @@ def _choose_exactly(
 
 
 @internal
-def _choose_freely(
-    stream: Any, rate: float, positions: Any, partial: bool, own: int, roles: Any
-) -> int:
+def _choose_freely(stream, rate, positions, partial, own, roles):
     """Make each rating context with probability `rate`. Returns how many are."""
     limit, taken = np.uint64(rate * 2.0**32), 0
     for i in range(own):
@@ -169,9 +160,7 @@ def _choose_freely(
 
 
 @kernel
-def split_rows(
-    source: Any, rows: Any, seed: int, step: int, low: float, high: float, small: float, split: Any
-) -> None:
+def split_rows(source, rows, seed, step, low, high, small, split):
     """Roles of the ratings of rows (1 context, 0 target), and a tally by column.
 
     Traffic: the rows' columns once, a byte a rating written; the tally stays in cache.
@@ -198,9 +187,7 @@ def split_rows(
 
 
 @kernel
-def split_block(
-    source: Any, rows: Any, seed: int, step: int, rate: float, inside: Any, split: Any
-) -> None:
+def split_block(source, rows, seed, step, rate, inside, split):
     """Roles of the ratings of a block's rows, and a tally by column: targets inside the block.
 
     Traffic: as `split_rows`; `inside` (M,) stays in cache.
@@ -228,7 +215,7 @@ def split_block(
 
 
 @internal
-def _column_starts(role: int, first: int, n_columns: int, tally: Any, out: Any) -> int:
+def _column_starts(role, first, n_columns, tally, out):
     """Note where columns begin; the tally of a role becomes the places to write to, from `first`.
 
     Returns the number of ratings with that role.
@@ -249,27 +236,21 @@ def _column_starts(role: int, first: int, n_columns: int, tally: Any, out: Any) 
 
 
 @kernel
-def write_columns(
-    source: Any, rows: Any, split: Any, sizes: Any, row_weights: bool, out: Any
-) -> None:
+def write_columns(source, rows, split, sizes, row_weights, out):
     """Write the ratings of rows to their columns.
 
     A target counts the ratings of its row (`sizes`) over those that are targets, or 1.
     Traffic: 6 bytes read, 9 written a rating.
     """
-    n_rows, n_columns, next_place = (
-        len(rows.numbers),
-        len(out.present) // 2,
-        data_pointer(split.tally),
-    )
+    n_rows = len(rows.numbers)
+    n_columns = len(out.present) // 2
+    next_place = data_pointer(split.tally)
     middle = _column_starts(np.int64(CONTEXT), np.int64(0), n_columns, next_place, out)
     _column_starts(np.int64(TARGET), middle, n_columns, next_place, out)
     source, roles = _source_pointers(source), data_pointer(split.roles)
-    out_rows, levels, weights = (
-        data_pointer(out.rows),
-        data_pointer(out.levels),
-        data_pointer(out.weights),
-    )
+    out_rows = data_pointer(out.rows)
+    levels = data_pointer(out.levels)
+    weights = data_pointer(out.weights)
     for b in range(n_rows):
         row, place = rows.numbers[b], rows.starts[b]
         begin, count = source.offsets[row], source.offsets[row + 1] - source.offsets[row]

@@ -7,8 +7,6 @@ depend on its own arguments alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cfnade.exceptions import ModelError
@@ -96,7 +94,7 @@ def _column_ranges(grouped: ColumnGroups, threads: int) -> list[tuple[int, tuple
 
 
 @inlined
-def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
+def _dot(table, first, row, begin, width):
     """Σ table[first+i]·row[begin+i], of pointers; the row is one that `_whole` made."""
     a = broadcast(table, 0.0)
     b, c, d = a, a, a
@@ -118,9 +116,7 @@ def _dot(table: Any, first: int, row: Any, begin: int, width: int) -> Any:
 
 
 @kernel
-def _add_ratings(
-    columns: Any, levels: Any, which: Any, table: Any, K: int, D: int, shared: bool, out: Any
-) -> None:
+def _add_ratings(columns, levels, which, table, K, D, shared, out):
     """out[which[p]] += what rating p adds to a sum; table (M·K·D,), out (n·D,)."""
     n, vectors, sums = len(columns), data_pointer(table), data_pointer(out)
     columns, levels, which = data_pointer(columns), data_pointer(levels), data_pointer(which)
@@ -132,33 +128,20 @@ def _add_ratings(
 
 
 @kernel
-def _affine(rows: Any, pitch: int, weights: Any, width: int, bias: Any, out: Any) -> None:
+def _affine(rows, pitch, weights, width, bias, out):
     """out[b, o] = bias[o] + Σ weights[o, i]·rows[b, i], all flat."""
     count, outer = len(out) // len(bias), len(bias)
-    x, w, first, to = (
-        data_pointer(rows),
-        data_pointer(weights),
-        data_pointer(bias),
-        data_pointer(out),
-    )
+    x = data_pointer(rows)
+    w = data_pointer(weights)
+    first = data_pointer(bias)
+    to = data_pointer(out)
     for o in range(outer):  # a row of weights stays in the nearest cache for all rows
         for b in range(count):
             to[b * outer + o] = first[o] + _dot(w, o * width, x, b * pitch, width)
 
 
 @inlined
-def _score_levels(
-    rows: Any,
-    begin: int,
-    table: Any,
-    bias: Any,
-    column: int,
-    K: int,
-    D: int,
-    shared: bool,
-    out: Any,
-    step: int,
-) -> None:
+def _score_levels(rows, begin, table, bias, column, K, D, shared, out, step):
     """out[k·step] = the score of the column's level k for the row from `begin` on, of pointers."""
     for k in range(K):
         level = column * K + k
@@ -167,44 +150,28 @@ def _score_levels(
 
 
 @kernel
-def _score_cells(
-    states: Any,
-    pitch: int,
-    which: Any,
-    columns: Any,
-    table: Any,
-    bias: Any,
-    K: int,
-    shared: bool,
-    out: Any,
-) -> None:
+def _score_cells(states, pitch, which, columns, table, bias, K, shared, out):
     """out[t·K + k] = the score of column columns[t]'s level k for state which[t]."""
-    n, D, scores, rows = (
-        len(columns),
-        len(table) // len(bias),
-        data_pointer(out),
-        data_pointer(states),
-    )
-    which, columns, vectors, biases = (
-        data_pointer(which),
-        data_pointer(columns),
-        data_pointer(table),
-        data_pointer(bias),
-    )
+    n = len(columns)
+    D = len(table) // len(bias)
+    scores = data_pointer(out)
+    rows = data_pointer(states)
+    which = data_pointer(which)
+    columns = data_pointer(columns)
+    vectors = data_pointer(table)
+    biases = data_pointer(bias)
     for t in range(n):
         to = offset(scores, t * K)
         _score_levels(rows, which[t] * pitch, vectors, biases, columns[t], K, D, shared, to, 1)
 
 
 @kernel
-def _score_all(state: Any, table: Any, bias: Any, K: int, shared: bool, out: Any) -> None:
+def _score_all(state, table, bias, K, shared, out):
     """out[k·M + m] = the score of column m's level k: one state, which may stay in registers."""
-    n, D, row, scores = (
-        len(bias) // K,
-        len(table) // len(bias),
-        data_pointer(state),
-        data_pointer(out),
-    )
+    n = len(bias) // K
+    D = len(table) // len(bias)
+    row = data_pointer(state)
+    scores = data_pointer(out)
     vectors, biases = data_pointer(table), data_pointer(bias)
     for m in range(n):
         _score_levels(row, 0, vectors, biases, m, K, D, shared, offset(scores, m), n)

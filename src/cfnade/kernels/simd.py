@@ -39,7 +39,7 @@ class VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         single = kind.dtype == types.float32
         element = ir.FloatType() if single else ir.DoubleType()
-        super().__init__(manager, kind, ir.VectorType(element, LANES))  # type: ignore[no-untyped-call]
+        super().__init__(manager, kind, ir.VectorType(element, LANES))
 
 
 def signature(*arguments: Any) -> Any:
@@ -106,44 +106,44 @@ def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def data_pointer(_: Any, array: Any) -> Any:
+def data_pointer(_, array):
     """Where an array's numbers begin.
 
     Inner functions take pointers: an array would be passed as seven values and counted as a
     reference, with an atomic operation each time. The caller keeps the array alive.
     """
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         return context.make_array(kinds.args[0])(context, builder, args[0]).data
 
     return pointer_to(array.dtype)(array), generate
 
 
 @intrinsic
-def offset(_: Any, start: Any, count: Any) -> Any:
+def offset(_, start, count):
     """The address so many numbers behind another."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         return builder.gep(args[0], [args[1]])
 
     return start(*signature(start, count).args), generate
 
 
 @intrinsic
-def as_int64_pointer(_: Any, start: Any) -> Any:
+def as_int64_pointer(_, start):
     """The same address, of whole numbers of 64 bits."""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         return builder.bitcast(args[0], context.get_value_type(kinds.return_type))
 
     return pointer_to(types.int64)(start), generate
 
 
 @intrinsic
-def load(_: Any, array: Any, index: Any) -> Any:
+def load(_, array, index):
     """array[index:index+16]"""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         return read_vector(
             builder, element_pointer(context, builder, kinds.args[0], args[0], args[1])
         )
@@ -152,10 +152,10 @@ def load(_: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(_: Any, array: Any, index: Any, value: Any) -> Any:
+def store(_, array, index, value):
     """array[index:index+16] = value"""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         write_vector(
             builder, args[2], element_pointer(context, builder, kinds.args[0], args[0], args[1])
         )
@@ -176,10 +176,10 @@ def _is_full(builder: Any, count: Any) -> Any:
 
 
 @intrinsic
-def load_masked(_: Any, array: Any, index: Any, count: Any) -> Any:
+def load_masked(_, array, index, count):
     """array[index:index+count], zeros behind; lanes from count on touch no memory."""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         kind = context.get_value_type(kinds.return_type)
         data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
         with builder.if_else(_is_full(builder, args[2])) as (every, some):
@@ -206,10 +206,10 @@ def load_masked(_: Any, array: Any, index: Any, count: Any) -> Any:
 
 
 @intrinsic
-def store_masked(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
+def store_masked(_, array, index, value, count):
     """array[index:index+count] = value[:count]"""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         kind = args[2].type
         data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
         with builder.if_else(_is_full(builder, args[3])) as (every, some):
@@ -227,10 +227,10 @@ def store_masked(_: Any, array: Any, index: Any, value: Any, count: Any) -> Any:
 
 
 @intrinsic
-def prefetch(_: Any, array: Any, index: Any) -> Any:
+def prefetch(_, array, index):
     """Have the line of array[index] brought to the second-level cache while other work goes on."""
 
-    def generate(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    def generate(context, builder, kinds, args):
         place = element_pointer(context, builder, kinds.args[0], args[0], args[1])
         to_read, second_level, data = (ir.IntType(32)(number) for number in (0, 2, 1))
         parts = builder.bitcast(place, ir.IntType(8).as_pointer()), to_read, second_level, data
@@ -241,10 +241,10 @@ def prefetch(_: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def broadcast(_: Any, array: Any, value: Any) -> Any:
+def broadcast(_, array, value):
     """A vector of the array's dtype whose lanes all hold the value."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         return splat(builder, args[1])
 
     element = array.dtype if isinstance(value, types.Number) else value
@@ -255,15 +255,15 @@ def _operator(function: Any, instruction: str) -> None:
     """Teach Numba the operator between two vectors."""
 
     @intrinsic
-    def apply(_: Any, a: Any, b: Any) -> Any:
-        def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def apply(_, a, b):
+        def generate(_context, builder, _kinds, args):
             return getattr(builder, instruction)(args[0], args[1], flags=CONTRACT)
 
         return a(a, b), generate
 
     @overload(function)
-    def choose(a: Any, b: Any) -> Any:
-        def implementation(a: Any, b: Any) -> Any:
+    def choose(a, b):
+        def implementation(a, b):
             return apply(a, b)
 
         vectors = isinstance(a, VectorType) and isinstance(b, VectorType)
@@ -279,14 +279,14 @@ _operator(operator.truediv, "fdiv")
 def _lanewise(name: str, doc: str) -> Any:
     """An LLVM intrinsic of one or two vectors, lane by lane."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         kind = args[0].type
         return call_intrinsic(builder, f"llvm.{name}.{type_suffix(kind)}", kind, args)
 
-    def unary(_: Any, a: Any) -> Any:
+    def unary(_, a):
         return a(a), generate
 
-    def binary(_: Any, a: Any, b: Any) -> Any:
+    def binary(_, a, b):
         return a(a, b), generate
 
     function = unary if name == "sqrt" else binary
@@ -300,20 +300,20 @@ minimum = _lanewise("minnum", "The smaller of each two.")
 
 
 @intrinsic
-def select_le(_: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+def select_le(_, a, b, yes, no):
     """yes where a <= b, else no, lane by lane."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         return builder.select(builder.fcmp_ordered("<=", args[0], args[1]), args[2], args[3])
 
     return yes(a, b, yes, no), generate
 
 
 @intrinsic
-def horizontal_sum(_: Any, a: Any) -> Any:
+def horizontal_sum(_, a):
     """The sum of the lanes."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         return reduce_add(builder, args[0])
 
     return a.dtype(a), generate
@@ -340,10 +340,10 @@ def _float_format(kind: ir.VectorType) -> tuple[int, int, int]:
 
 
 @intrinsic
-def exp(_: Any, a: Any) -> Any:
+def exp(_, a):
     """e^a for a <= 0, to the last bit or two; below the smallest normal float, that float."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         kind = args[0].type
         bits, mantissa, bias = _float_format(kind)
         single = bits == 32
@@ -367,15 +367,15 @@ def exp(_: Any, a: Any) -> Any:
 
 
 @intrinsic
-def log(_: Any, a: Any) -> Any:
+def log(_, a):
     """ln a for normal a >= 1, to the last bit or two."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         kind = args[0].type
         bits, mantissa, bias = _float_format(kind)
         whole = ir.VectorType(ir.IntType(bits), LANES)
 
-        def integers(value: int) -> Any:
+        def integers(value):
             return ir.Constant(whole, [value] * LANES)
 
         # a = 2^n·m with m in [√½, √2): the offset moves the seam of the exponent to √½.

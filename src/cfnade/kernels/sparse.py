@@ -42,7 +42,7 @@ _MIN_ENTRIES_PER_ROW = (
 
 
 @internal
-def _copy_strip(table: Any, M: int, width: int, strip: Any) -> None:
+def _copy_strip(table, M, width, strip):
     """The next columns of a table's M rows, one row of them right behind the other."""
     for row in range(M):
         for lane in range(0, _STRIP, LANES):
@@ -50,17 +50,7 @@ def _copy_strip(table: Any, M: int, width: int, strip: Any) -> None:
 
 
 @kernel
-def _add_rows(
-    lo: int,
-    hi: int,
-    strip: Any,
-    offsets: Any,
-    columns: Any,
-    weights: Any,
-    table: Any,
-    width: int,
-    out: Any,
-) -> None:
+def _add_rows(lo, hi, strip, offsets, columns, weights, table, width, out):
     """out[r] += Σ_p weights[p] · table[columns[p]] for the rows lo to hi; both tables are flat.
 
     A strip of the table's columns is gone through for all rows before the next one. Where there is
@@ -100,9 +90,7 @@ def _add_rows(
 
 
 @kernel
-def _add_entries(
-    lo: int, hi: int, offsets: Any, columns: Any, weights: Any, table: Any, out: Any
-) -> None:
+def _add_entries(lo, hi, offsets, columns, weights, table, out):
     """The same where the table is sparse."""
     starts, targets, values = table
     for r in range(lo, hi):
@@ -112,12 +100,7 @@ def _add_entries(
 
 
 def sum_rows(
-    offsets: Array,
-    columns: Array,
-    weights: Array,
-    table: Array,
-    *,
-    threads: int | None = None,
+    offsets: Array, columns: Array, weights: Array, table: Array, *, threads: int | None = None
 ) -> Array:
     """Σ weights[p] · table[columns[p]] over each ragged row. Returns (rows, width) float32."""
     out = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
@@ -184,7 +167,7 @@ def transposed(
 
 
 @internal
-def _add_cooccurrence(i: int, by_item: Any, by_person: Any, counts: Any) -> None:
+def _add_cooccurrence(i, by_item, by_person, counts):
     """counts[j] += Σ_u w_ui w_uj for every j."""
     starts, people, of_people = by_item
     offsets, columns, weights = by_person
@@ -195,7 +178,7 @@ def _add_cooccurrence(i: int, by_item: Any, by_person: Any, counts: Any) -> None
 
 
 @kernel
-def _cooccurrence_rows(first: int, step: int, by_item: Any, by_person: Any, out: Any) -> None:
+def _cooccurrence_rows(first, step, by_item, by_person, out):
     for i in range(first, len(out), step):
         _add_cooccurrence(i, by_item, by_person, out[i])
 
@@ -224,9 +207,7 @@ _TOLERANCE = 1e-12
 
 
 @fastmath_internal
-def _apply_gram(
-    first: int, last: int, columns: Any, weights: Any, table: Any, p: Any, q: Any
-) -> None:
+def _apply_gram(first, last, columns, weights, table, p, q):
     """q += Σ w f (f·p) over these entries."""
     for entry in range(first, last):
         row, product = table[columns[entry]], np.float32(0.0)
@@ -238,29 +219,17 @@ def _apply_gram(
 
 
 @kernel
-def _solve_ridge_rows(
-    lo: int,
-    hi: int,
-    offsets: Any,
-    columns: Any,
-    weights: Any,
-    table: Any,
-    base: Any,
-    ridges: Any,
-    out: Any,
-) -> None:
+def _solve_ridge_rows(lo, hi, offsets, columns, weights, table, base, ridges, out):
     """out[r] = x of the rows lo to hi. Traffic: the entries' rows of the table, once a step.
 
     Not loose: the compiler keeps two versions of such loops, for arrays that may overlap and that
     cannot, and loose ones would add up in two orders, by where arrays happen to lie.
     """
     D = table.shape[1]
-    inverse, rest, step, moved = (
-        np.empty(D, np.float32),
-        np.empty(D, np.float32),
-        np.empty(D, np.float32),
-        np.empty(D, np.float32),
-    )
+    inverse = np.empty(D, np.float32)
+    rest = np.empty(D, np.float32)
+    step = np.empty(D, np.float32)
+    moved = np.empty(D, np.float32)
     for r in range(lo, hi):
         first, last, x, ridge = offsets[r], offsets[r + 1], out[r], ridges[r]
         x[:] = 0.0

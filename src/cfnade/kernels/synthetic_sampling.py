@@ -7,12 +7,10 @@ own, whatever thread draws them.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cfnade._typing import IndexArray, IntArray
 from cfnade.kernels.jit import inlined, internal, kernel
 
 FloatArray = npt.NDArray[np.float64]
@@ -22,7 +20,7 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @inlined
-def _bits(key: Any, counter: Any) -> Any:
+def _bits(key, counter):
     """Return 64 random bits: splitmix64's output number `counter` from the state `key`."""
     z = key + np.uint64(counter) * _STEP
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
@@ -31,22 +29,13 @@ def _bits(key: Any, counter: Any) -> Any:
 
 
 @inlined
-def _unit(bits: Any) -> Any:
+def _unit(bits):
     """Return a number strictly between 0 and 1, in steps of 2^-53."""
     return (np.float64(bits >> np.uint64(12)) + 0.5) * 2.0**-52
 
 
 @kernel
-def draw_items(
-    key: np.uint64,
-    first: int,
-    last: int,
-    offsets: IntArray,
-    weights: FloatArray,
-    accept: FloatArray,
-    alias: IndexArray,
-    items: IndexArray,
-) -> None:
+def draw_items(key, first, last, offsets, weights, accept, alias, items):
     """Fill items[offsets[u]:offsets[u+1]], rising and distinct, for users first ≤ u < last.
 
     Items are drawn one by one, and again if they were drawn already. For users who rate more than
@@ -67,7 +56,7 @@ def draw_items(
 
 
 @internal
-def _draw_one_by_one(key: Any, accept: Any, alias: Any, is_drawn: Any, row: Any) -> None:
+def _draw_one_by_one(key, accept, alias, is_drawn, row):
     filled, counter = 0, 0
     while filled < len(row):
         bits = _bits(key, counter + 1)
@@ -85,7 +74,7 @@ def _draw_one_by_one(key: Any, accept: Any, alias: Any, is_drawn: Any, row: Any)
 
 
 @internal
-def _draw_by_waiting(key: Any, weights: Any, waits: Any, row: Any) -> None:
+def _draw_by_waiting(key, weights, waits, row):
     for item in range(len(weights)):
         waits[item] = -math.log(_unit(_bits(key, item + 1))) / weights[item]
     limit = np.partition(waits, len(row) - 1)[len(row) - 1]
@@ -98,19 +87,19 @@ def _draw_by_waiting(key: Any, weights: Any, waits: Any, row: Any) -> None:
 
 @kernel
 def draw_levels(
-    key: np.uint64,
-    first: int,
-    last: int,
-    offsets: IntArray,
-    items: IndexArray,
-    user_bias: FloatArray,
-    item_bias: FloatArray,
-    user_factors: npt.NDArray[np.float32],
-    item_factors: npt.NDArray[np.float32],
-    cuts: FloatArray,
-    users: IndexArray,
-    levels: npt.NDArray[np.uint8],
-) -> None:
+    key,
+    first,
+    last,
+    offsets,
+    items,
+    user_bias,
+    item_bias,
+    user_factors,
+    item_factors,
+    cuts,
+    users,
+    levels,
+):
     """Fill users and levels for users first ≤ u < last: count the cuts below utility plus noise."""
     factors = user_factors.shape[1]
     for user in range(first, last):

@@ -229,10 +229,10 @@ class Barrier:
 
 
 @intrinsic
-def _store_release(_: Any, place: Any, index: Any, value: Any) -> Any:
+def _store_release(_, place, index, value):
     """place[index] = value, visible to others after everything written before."""
 
-    def generate(context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(context, builder, _kinds, args):
         builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "release", 8)
         return context.get_dummy_value()
 
@@ -240,20 +240,20 @@ def _store_release(_: Any, place: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _load_acquire(_: Any, place: Any, index: Any) -> Any:
+def _load_acquire(_, place, index):
     """place[index]; everything that its writer wrote before is visible, too."""
 
-    def generate(_context: Any, builder: Any, _kinds: Any, args: Any) -> Any:
+    def generate(_context, builder, _kinds, args):
         return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 8)
 
     return place.dtype(*signature(place, index).args), generate
 
 
 @intrinsic
-def _yield_cpu(_: Any) -> Any:
+def _yield_cpu(_):
     """Yield the processor to another thread; nothing on Windows, which has no such function."""
 
-    def generate(context: Any, builder: Any, _kinds: Any, _args: Any) -> Any:
+    def generate(context, builder, _kinds, _args):
         if os.name == "posix":
             kind = ir.FunctionType(ir.IntType(32), [])
             known = builder.module.globals.get("sched_yield")
@@ -264,7 +264,7 @@ def _yield_cpu(_: Any) -> Any:
 
 
 @internal
-def barrier_wait(point: Any) -> None:
+def barrier_wait(point):
     """Wait until all threads of the step have reached this point."""
     counters = data_pointer(point.counters)
     _store_release(counters, point.thread * COUNTER_STRIDE, point.number)

@@ -11,7 +11,7 @@ of a level lie side by side.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Criterion(NamedTuple):
 
 
 @internal
-def _spread(tile: Any, K: int) -> Any:
+def _spread(tile, K):
     """Mass, mean, 1 - mean and mean square of the weights."""
     one, zero = broadcast(tile, 1.0), broadcast(tile, 0.0)
     mass, low, high, square = zero, zero, zero, zero
@@ -77,7 +77,7 @@ def _spread(tile: Any, K: int) -> Any:
 
 
 @internal
-def _weigh(tile: Any, K: int, theta: Any) -> None:
+def _weigh(tile, K, theta):
     """Weights = exp(scores + θ·values), the highest 1."""
     top = load(tile, 0) + theta * load(tile, LANES * 2 * K)
     for k in range(1, K):
@@ -88,12 +88,12 @@ def _weigh(tile: Any, K: int, theta: Any) -> None:
 
 
 @inlined
-def _odds(high: Any, low: Any, one: Any) -> Any:
+def _odds(high, low, one):
     return log(one / low) - log(one / high)
 
 
 @inlined
-def _tilt(tile: Any, K: int, sharpness: float, high: Any, low: Any) -> Any:
+def _tilt(tile, K, sharpness, high, low):
     """Calibrate; returns the mass, and 0 where the mean is back in place, else 1."""
     zero, one = broadcast(tile, 0.0), broadcast(tile, 1.0)
     for k in range(K):
@@ -116,7 +116,7 @@ def _tilt(tile: Any, K: int, sharpness: float, high: Any, low: Any) -> Any:
 
 
 @inlined
-def _tail_probability(tile: Any, K: int, first: int, mass: Any) -> Any:
+def _tail_probability(tile, K, first, mass):
     """The share of the mass at level `first` and above."""
     above = broadcast(tile, 0.0)
     for k in range(first, K):
@@ -125,7 +125,7 @@ def _tail_probability(tile: Any, K: int, first: int, mass: Any) -> Any:
 
 
 @inlined
-def _fill_tile(tile: Any, K: int, scores: Any, begin: int, M: int, count: int) -> None:
+def _fill_tile(tile, K, scores, begin, M, count):
     """Scores of the columns from begin on; a last tile that is not full repeats its last column."""
     for k in range(K):
         for t in range(LANES):
@@ -133,13 +133,11 @@ def _fill_tile(tile: Any, K: int, scores: Any, begin: int, M: int, count: int) -
 
 
 @internal
-def _mean(scores: Any, begin: int, M: int, K: int, unit: Any, count: int) -> Any:
+def _mean(scores, begin, M, K, unit, count):
     """The means of the softmax of `count` columns' scores."""
-    top, mass, mean = (
-        load_masked(scores, begin, count),
-        broadcast(scores, 0.0),
-        broadcast(scores, 0.0),
-    )
+    top = load_masked(scores, begin, count)
+    mass = broadcast(scores, 0.0)
+    mean = broadcast(scores, 0.0)
     for k in range(1, K):
         top = maximum(top, load_masked(scores, begin + k * M, count))
     for k in range(K):
@@ -150,7 +148,7 @@ def _mean(scores: Any, begin: int, M: int, K: int, unit: Any, count: int) -> Any
 
 
 @kernel
-def _means(scores: Any, M: int, unit: Any, out: Any) -> None:
+def _means(scores, M, unit, out):
     B, K, scores, unit = len(out) // M, len(unit), data_pointer(scores), data_pointer(unit)
     for row in range(B):
         for begin in range(0, M, LANES):
@@ -160,9 +158,7 @@ def _means(scores: Any, M: int, unit: Any, out: Any) -> None:
 
 
 @kernel
-def _criterion_bounds(
-    scores: Any, M: int, criterion: Any, memory: Any, lower: Any, upper: Any
-) -> None:
+def _criterion_bounds(scores, M, criterion, memory, lower, upper):
     K, scores = len(criterion.unit), data_pointer(scores)
     B, tile = len(lower) // M, data_pointer(memory)
     slack, sure = broadcast(tile, SLACK), broadcast(tile, 0.5)
@@ -188,7 +184,7 @@ def _criterion_bounds(
 
 
 @internal
-def sift_down(heap: Any, place: int) -> None:
+def sift_down(heap, place):
     """Put what is at a place of the heap, whose least is first, below all that is less."""
     value, below = heap[place], 2 * place + 1
     while below < len(heap):
@@ -202,7 +198,7 @@ def sift_down(heap: Any, place: int) -> None:
 
 
 @kernel
-def _keep_candidates(lower: Any, upper: Any, n: int, allowed: Any) -> None:
+def _keep_candidates(lower, upper, n, allowed):
     B, heap = len(lower), np.empty(n, lower.dtype)
     for row in range(B):
         count = 0
@@ -258,7 +254,7 @@ def _flat(scores: Array) -> Array:
 
 
 @internal
-def _maximum_of_row(row: Any, M: int, lanes: Any) -> Any:
+def _maximum_of_row(row, M, lanes):
     """The largest of M numbers; lanes is memory for a vector."""
     top, whole = broadcast(row, -np.inf), M - M % LANES
     for j in range(0, whole, LANES):
@@ -273,7 +269,7 @@ def _maximum_of_row(row: Any, M: int, lanes: Any) -> Any:
 
 
 @internal
-def _mass(row: Any, M: int, highest: Any, lanes: Any) -> Any:
+def _mass(row, M, highest, lanes):
     """Σ e^(score - highest)."""
     high, zero, least = broadcast(row, highest), broadcast(row, 0.0), broadcast(row, -87.0)
     mass, whole = zero, M - M % LANES
@@ -288,7 +284,7 @@ def _mass(row: Any, M: int, highest: Any, lanes: Any) -> Any:
 
 
 @kernel
-def _log_softmax(scores: Any, B: int, M: int, memory: Any) -> None:
+def _log_softmax(scores, B, M, memory):
     lanes = data_pointer(memory)
     for number in range(B):
         row = offset(data_pointer(scores), number * M)
@@ -301,7 +297,7 @@ def _log_softmax(scores: Any, B: int, M: int, memory: Any) -> None:
 
 
 @internal
-def nth_largest_of_row(values: Any, count: int, heap: Any) -> Any:
+def nth_largest_of_row(values, count, heap):
     """The least of the n largest of the first `count` values, at least n; heap (n,) is memory."""
     n = len(heap)
     for m in range(n):
@@ -316,14 +312,14 @@ def nth_largest_of_row(values: Any, count: int, heap: Any) -> Any:
 
 
 @kernel
-def _nth_largest(rows: Any, n: int, out: Any) -> None:
+def _nth_largest(rows, n, out):
     heap = np.empty(n, rows.dtype)
     for row in range(len(rows)):
         out[row] = nth_largest_of_row(rows[row], rows.shape[1], heap)
 
 
 @kernel
-def _between(rows: Any, low: Any, high: Any, which: Any, columns: Any) -> int:
+def _between(rows, low, high, which, columns):
     """How many there are; they are written as far as there is room."""
     count = 0
     for row in range(len(rows)):

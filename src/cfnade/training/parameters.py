@@ -85,10 +85,7 @@ def plan_from_parameters(
         implicit = plan_implicit(ratings, parameters["learn_interactions"], plan.members, seed=seed)
         return replace(plan, implicit=implicit)
     plan = plan_side(
-        side,
-        model_fields(parameters),
-        training_options(parameters),
-        n_seeds=parameters["n_seeds"],
+        side, model_fields(parameters), training_options(parameters), n_seeds=parameters["n_seeds"]
     )
     implicit = plan_implicit(ratings, parameters["learn_interactions"], plan.members, seed=seed)
     return replace(plan, implicit=implicit)
