@@ -86,8 +86,7 @@ class Case:
             network.config,
             arrays,
             rules,
-            rowwise=self.sparse,
-            touched_only=self.sparse,
+            sparse=self.sparse,
             threads=threads,
         )
 

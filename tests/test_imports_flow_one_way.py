@@ -27,6 +27,7 @@ FLOW = [
         "kernels",
         "data",
         "distributed.partition",
+        "distributed.engine",
         "evaluation.rating_metrics",
         "evaluation.ranking_metrics",
     ),

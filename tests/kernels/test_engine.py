@@ -85,15 +85,14 @@ def test_every_layer_moves_as_autograd_and_torchs_adam_say(
     assert_same(net, params)
 
 
-@pytest.mark.parametrize("rowwise", [True, False])
-@pytest.mark.parametrize("touched_only", [True, False])
+@pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("width", [4, 17, 70])
-def test_touched_columns_and_shared_moments(width: int, touched_only: bool, rowwise: bool) -> None:
+def test_touched_columns_and_shared_moments(width: int, sparse: bool) -> None:
     case = replace(CASE, width=width, dtype=torch.float32 if width > 4 else torch.float64)
     net = parameters(case)
     params, rules = reference.leaves(net.tensors), rules_of(net)
-    engine = net.engine(rules, threads=2, touched_only=touched_only, rowwise=rowwise)
-    adam = reference.Adam(rules, rowwise=rowwise)
+    engine = net.engine(rules, threads=2, sparse=sparse)
+    adam = reference.Adam(rules, rowwise=sparse)
     for number in range(4):
         batch = batch_of(case, number)
         engine.step(batch)
@@ -102,12 +101,10 @@ def test_touched_columns_and_shared_moments(width: int, touched_only: bool, roww
         assert len(context) < COLUMNS
         assert len(targets) < COLUMNS
         touched = {"input_table": context, "output_table": targets, "bias": targets}
-        adam.step(
-            params, {n: torch.from_numpy(c) for n, c in touched.items()} if touched_only else {}
-        )
+        adam.step(params, {n: torch.from_numpy(c) for n, c in touched.items()} if sparse else {})
     assert_same(net, params)
-    for name, (first, second) in engine.moments.items():
-        together = rowwise and first.ndim == 3
+    for name, (first, second) in engine.parameters.moments.items():
+        together = sparse and first.ndim == 3
         assert_close(first, adam.m[name], single=2e-4)
         assert_close(second, adam.v[name][..., 0] if together else adam.v[name], single=2e-4)
 
@@ -238,7 +235,7 @@ def test_two_sides_move_down_one_cost(shared: bool, dtype: torch.dtype) -> None:
 
 
 def test_of_two_sides_touched_columns_alone_move_if_told_so() -> None:
-    pair, start = Pair.of(CASE, threads=2, touched_only=True, rowwise=True), Pair.of(CASE)
+    pair, start = Pair.of(CASE, threads=2, sparse=True), Pair.of(CASE)
     block = sampler_of().sample(np.arange(12), seed=3, step=0)
     pair.step(block, 1.0)
     for moved, old, side in zip(

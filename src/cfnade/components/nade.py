@@ -277,17 +277,19 @@ class NadeTrainer(Trainer):
         settings: TrainingConfig,
         threads: int,
     ) -> None:
+        from cfnade.distributed.engine import DistributedEngine
         from cfnade.kernels.engine import Engine
 
         self._axis, self._mean = component.axis, component.config.mean_context
-        self._engine = Engine(
-            component.config,
-            engine_arrays(component.arrays),
-            {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()},
-            rowwise=settings.is_sparse,
-            touched_only=settings.is_sparse,
-            threads=threads,
-            group=component.group,
+        arrays = engine_arrays(component.arrays)
+        named = {_ENGINE_NAMES.get(name, name): rule for name, rule in rules.items()}
+        options: dict[str, Any] = {"sparse": settings.is_sparse, "threads": threads}
+        self._engine = (
+            Engine(component.config, arrays, named, **options)
+            if component.group.size == 1
+            else DistributedEngine(
+                component.config, arrays, named, group=component.group, **options
+            )
         )
 
     def add_scores(self, draw: Batch, scores: Array) -> None:
@@ -311,19 +313,14 @@ class NadeTrainer(Trainer):
         return np.asarray(np.sqrt(self._mean / np.maximum(batch.context_sizes, 1)))
 
     def state(self) -> dict[str, Tensor]:
-        import torch
+        from cfnade.components.optimizers import moment_tensors
 
-        pairs = self._engine.moments.items()
-        return {
-            f"{name}.{i}": torch.from_numpy(moment)
-            for name, pair in pairs
-            for i, moment in enumerate(pair)
-        }
+        return moment_tensors(self._engine.parameters)
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
-        self._engine.steps = steps
+        self._engine.parameters.steps = steps
 
 
 def engine_arrays(arrays: Arrays) -> dict[str, Array]:

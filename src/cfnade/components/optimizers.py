@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cfnade.components.base import Array, Axis, Trainer
 from cfnade.components.batches import Batch
-from cfnade.kernels.adam import AdamRule
+from cfnade.kernels.adam import AdamRule, AdamState
 from cfnade.kernels.threads import single_torch_thread
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Adam:
-    """Adam over a module's parameters, each by its rule, as torch computes it.
+    """Adam over those parameters of a module that have a rule, as torch computes it.
 
     Constructing torch's own class imports a compiler, which takes three seconds.
     """
 
     def __init__(self, network: nn.Module, rules: Mapping[str, AdamRule]) -> None:
-        self._by_name = dict(network.named_parameters())
+        self._by_name = {n: p for n, p in network.named_parameters() if n in rules}
         self._rules = [rules[name] for name in self._by_name]
         self._parameters: list[Tensor] = list(self._by_name.values())
         self._moments = [torch.zeros_like(parameter) for parameter in self._parameters]
@@ -70,6 +70,15 @@ class Adam:
         self._steps = int(state["steps"])
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
+
+
+def moment_tensors(parameters: AdamState) -> dict[str, Tensor]:
+    """Return the moments of parameters that kernels update; shares memory."""
+    return {
+        f"{name}.{number}": torch.from_numpy(moment)
+        for name, moments in parameters.moments.items()
+        for number, moment in enumerate(moments)
+    }
 
 
 class TorchTrainer(Trainer):

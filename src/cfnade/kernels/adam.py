@@ -6,9 +6,13 @@ one per level (the mean of its squared gradient).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from cfnade.exceptions import ModelError
 from cfnade.kernels.buffers import Array, prefetch_column
 from cfnade.kernels.jit import inlined, internal
 from cfnade.kernels.simd import (
@@ -64,6 +68,48 @@ class AdamRule:
         return AdamStep(
             size, 1.0 - first, second, 1.0 - second, spread, float(self.eps), float(self.decay)
         )
+
+
+class AdamState:
+    """Arrays that Adam moves in place, with their moments and their rules at the current step.
+
+    Args:
+        arrays: Contiguous, writable arrays by name.
+        rules: A rule for each of them.
+        rowwise: Names of tables (M, K, D) with one second moment per column and level, not one per
+            weight.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        rules: Mapping[str, AdamRule],
+        rowwise: Collection[str] = (),
+    ) -> None:
+        if differ := set(arrays) ^ set(rules):
+            raise ModelError(
+                f"rules must name exactly the arrays {sorted(arrays)}; these differ: "
+                f"{sorted(differ)}"
+            )
+        self.arrays, self.rules, self.rowwise, self.steps = arrays, rules, rowwise, 0
+        self.moments = {}
+        for name, array in arrays.items():
+            second = array.shape[:2] if name in rowwise else array.shape
+            self.moments[name] = np.zeros(array.shape, array.dtype), np.zeros(second, array.dtype)
+        self._flat = {
+            name: [part.reshape(-1) for part in (array, *self.moments[name])]
+            for name, array in arrays.items()
+        }
+        self._steps = {name: rule.at_step(1) for name, rule in rules.items()}
+
+    def start_step(self, rate: float = 1.0) -> None:
+        """Count a step: parameters move by their rules at that count, times the factor `rate`."""
+        self.steps += 1
+        self._steps = {name: rule.at_step(self.steps, rate) for name, rule in self.rules.items()}
+
+    def parameter(self, name: str) -> AdamParameter:
+        """Return a parameter, flat, with its moments and its rule at this step."""
+        return AdamParameter(*self._flat[name], self._steps[name], name in self.rowwise)
 
 
 @inlined

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import ModelError
-from cfnade.kernels.adam import AdamParameter, AdamRule
+from cfnade.kernels.adam import AdamRule, AdamState
 from cfnade.kernels.buffers import Array, RowBuffers, aligned_zeros, unpadded
 from cfnade.kernels.column_groups import ColumnGroups, partition_columns
 from cfnade.kernels.column_passes import (
@@ -30,19 +29,69 @@ from cfnade.kernels.column_passes import (
 )
 from cfnade.kernels.hidden_layers import BatchRows, HiddenLayers
 from cfnade.kernels.sampling import GroupedBatch
-from cfnade.kernels.threads import (
-    NO_WAIT,
-    Barrier,
-    BarrierPoint,
-    even_ranges,
-    run_parallel,
-    thread_count,
-)
+from cfnade.kernels.threads import Barrier, BarrierPoint, even_ranges, run_parallel, thread_count
 from cfnade.models.config import CFNADEConfig
 
-TABLES = ("input_table", "output_table")
 SUM_COLUMN, CONTEXT_COLUMN, TARGET_COLUMN = 40.0, 80.0, 12.0
-"""What a column costs a pass beside its ratings, counted in ratings: for cutting work evenly."""
+"""Cost of a column in each pass besides its ratings, in ratings: work is divided evenly by it."""
+
+KernelArguments = tuple[Any, ...]
+
+
+class OutputPass:
+    """Scores of rows' states against an output table and its bias, and the updates of both.
+
+    Args:
+        parameters: Holds table (M, K, D) and bias (M, K).
+        table: Name of the table.
+        bias: Name of the bias.
+        shared: Whether scores are cumulated over levels (Eq. 10).
+        sparse: Whether columns without targets stay as they are.
+        threads: Number of threads.
+    """
+
+    def __init__(
+        self,
+        parameters: AdamState,
+        table: str,
+        bias: str,
+        *,
+        shared: bool,
+        sparse: bool,
+        threads: int,
+    ) -> None:
+        self._parameters, self._names = parameters, (table, bias)
+        self._shared, self._sparse = shared, sparse
+        self._bias = parameters.arrays[bias].reshape(-1)
+        self.memory = RowBuffers(parameters.arrays[table], threads)
+
+    def add_scores(self, states: Array, targets: ColumnGroups, out: Array) -> None:
+        """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
+        memory = self.memory
+        output = OutputLayer(states, memory.flat, self._bias, memory.layout, self._shared)
+        fixed = (targets.present, targets.arrays, targets.order, output, out.reshape(-1))
+        cuts = partition_columns(targets.present, targets.starts, TARGET_COLUMN, memory.threads)
+        parts = [(*cut, *fixed, scratch) for cut, scratch in zip(cuts, memory.scratch, strict=True)]
+        run_parallel(add_scores, parts)
+
+    def fit_scores(self, states: Array, targets: ColumnGroups, gradient: Array) -> None:
+        """Update table and bias, given the gradient of the scores (T, K) in the order given.
+
+        The gradients of the states are in the threads' buffers of `memory`.
+        """
+        options = targets.order, gradient.reshape(-1), states
+        parts = self.update_arguments(targets, options, ())
+        run_parallel(update_output_table_from_gradient, parts)
+
+    def update_arguments(
+        self, targets: ColumnGroups, first: KernelArguments, last: KernelArguments
+    ) -> list[KernelArguments]:
+        """Return each thread's arguments of an update: the given ones around the parameters."""
+        memory, columns = self.memory, _updated_columns(targets, sparse=self._sparse)
+        updates = tuple(self._parameters.parameter(name) for name in self._names)
+        fixed = (columns, targets.arrays, *first, updates, memory.layout, self._shared, *last)
+        cuts = partition_columns(columns, targets.starts, TARGET_COLUMN, memory.threads)
+        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in enumerate(cuts)]
 
 
 class _ThreadWork(NamedTuple):
@@ -50,9 +99,9 @@ class _ThreadWork(NamedTuple):
 
     number: int
     rows: tuple[int, int]
-    sum: tuple[Any, ...] = ()  # arguments of the kernels
-    fit_targets: tuple[Any, ...] = ()
-    fit_context: tuple[Any, ...] = ()
+    sum: KernelArguments = ()
+    fit_targets: KernelArguments = ()
+    fit_context: KernelArguments = ()
 
 
 class Engine:
@@ -62,13 +111,14 @@ class Engine:
         config: The model's config.
         arrays: Its contiguous, writable arrays.
         rules: A rule for each of them.
-        rowwise: Whether a table has one second moment per column and level, not one per weight.
-        touched_only: Whether columns without ratings in a batch stay as they are. Otherwise they
-            move as in torch's Adam (moments decay, the L2 term pulls), in a pass over all of them.
+        sparse: Whether a table has one second moment per column and level, and columns without
+            ratings in a batch stay as they are. Otherwise they move as in torch's Adam (moments
+            decay, the L2 term pulls), in a pass over all of them.
         threads: Number of threads; None is torch's number.
-        group: The processes that hold the tables' other columns; batches then hold the ratings of
-            the own columns.
     """
+
+    _merges_rows = True
+    """Whether the threads' row sums are still to be added up when the hidden layers read them."""
 
     def __init__(
         self,
@@ -76,38 +126,27 @@ class Engine:
         arrays: Mapping[str, Array],
         rules: Mapping[str, AdamRule],
         *,
-        rowwise: bool = False,
-        touched_only: bool = False,
+        sparse: bool = False,
         threads: int | None = None,
-        group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        if differ := set(arrays) ^ set(rules):
-            raise ModelError(
-                f"rules must name exactly the arrays {sorted(arrays)}; these differ: "
-                f"{sorted(differ)}"
-            )
-        self.config, self.arrays, self.rules = config, dict(arrays), dict(rules)
-        self.rowwise, self.touched_only = rowwise, touched_only
-        self.threads, self.group = thread_count(threads), group
-        self.steps = 0
-        self.moments = {name: self._zero_moments(name) for name in arrays}
+        self.config, self.sparse, self.threads = config, sparse, thread_count(threads)
+        rowwise = ("input_table", "output_table") if sparse else ()
+        self.parameters = AdamState(arrays, rules, rowwise)
         self._in = RowBuffers(arrays["input_table"], self.threads)
-        self._out = RowBuffers(arrays["output_table"], self.threads)
-        self._hidden = HiddenLayers(arrays, config.activation, self.threads, group)
+        shared = config.shared
+        self._output = OutputPass(
+            self.parameters,
+            "output_table",
+            "bias",
+            shared=shared,
+            sparse=sparse,
+            threads=self.threads,
+        )
+        self._hidden = HiddenLayers(
+            arrays, config.activation, self.threads, merges_rows=self._merges_rows
+        )
         empty = aligned_zeros(self._in.flat.dtype, 0)
-        self._rows = BatchRows(self._in, self._out, empty, empty)
-        self._all_columns = np.arange(len(arrays["bias"]), dtype=np.int32)
-        self._flat = {
-            name: [part.reshape(-1) for part in (array, *self.moments[name])]
-            for name, array in self.arrays.items()
-        }
-        self._adam_steps = {name: rule.at_step(1) for name, rule in rules.items()}
-
-    def _zero_moments(self, name: str) -> tuple[Array, Array]:
-        """First and second moments; NumPy asks for huge pages where there are any."""
-        array = self.arrays[name]
-        second = array.shape[:2] if self.rowwise and name in TABLES else array.shape
-        return np.zeros(array.shape, array.dtype), np.zeros(second, array.dtype)
+        self._rows = BatchRows(self._in, self._output.memory, empty, empty)
 
     # -- a whole step -----------------------------------------------------------------------
 
@@ -124,15 +163,9 @@ class Engine:
         """
         if batch.size == 0:
             raise ModelError("the batch has 0 rows; a step needs at least one")
-        if self.group.size > 1:
-            self.encode(batch.context, scale)
-            self.start_step(rate)
-            cost = self.fit_targets(batch.targets, 1.0 / batch.size)
-            self.fit_context(batch.context)
-            return self.group.total(cost)
         self._reserve(batch.context, scale)
         self.start_step(rate)
-        fits = self._fit_arguments(batch.targets, self._cost_options(batch.targets, 1 / batch.size))
+        fits = self._target_arguments(batch.targets, 1 / batch.size)
         sums, moves = self._sum_arguments(batch.context), self._move_arguments(batch.context)
         parts = zip(range(self.threads), self._row_ranges(), sums, fits, moves, strict=True)
         return float(sum(self._run_threads(self._step, [_ThreadWork(*part) for part in parts])))
@@ -159,123 +192,80 @@ class Engine:
 
     def start_step(self, rate: float = 1.0) -> None:
         """Count a step: what is fitted from here on moves by its rules at that count."""
-        self.steps += 1
-        self._adam_steps = {n: rule.at_step(self.steps, rate) for n, rule in self.rules.items()}
+        self.parameters.start_step(rate)
 
     # -- pass 1: contexts to states ----------------------------------------------------------
 
     def encode(self, context: ColumnGroups, scale: Array | None = None) -> Array:
-        """The state of each row from its context, kept for the fits. Returns (B, D')."""
+        """Return the state of each row from its context, (B, D'), and keep it for the fits."""
         self._reserve(context, scale)
-        sums = self._sum_arguments(context)
-        parts = zip(range(self.threads), self._row_ranges(), sums, strict=True)
-        work = [_ThreadWork(*part) for part in parts]
-        if self.group.size == 1:
-            self._run_threads(
-                lambda barrier, one: self._encode(barrier.point(one.number, 1), one), work
-            )
-        else:
-            run_parallel(self._prepare_and_sum, list(enumerate(sums)))
-            self._sum_over_processes(self._in)
-            self._run_threads(
-                lambda _, one: self._hidden.forward(NO_WAIT, one.rows, self._rows), work
-            )
-        states = unpadded(self._rows.state, self._out.layout)
-        self._gather_rows(states)
-        return states
-
-    def _prepare_and_sum(self, thread: int, arguments: tuple[Any, ...]) -> None:
-        self._hidden.prepare(thread)
-        sum_context(*arguments)
-
-    def _reserve(self, context: ColumnGroups, scale: Array | None) -> None:
-        """Make room for a batch."""
-        dtype, state = self._in.flat.dtype, self._rows.state
-        for memory in (self._in, self._out, self._hidden):
-            memory.reserve(context.n_rows)
-        if len(state) != self._out.size:
-            state = aligned_zeros(dtype, self._out.size)
-        factors = np.empty(0, dtype) if scale is None else scale.astype(dtype)
-        self._rows = BatchRows(self._in, self._out, state, factors)
-
-    def _sum_arguments(self, context: ColumnGroups) -> list[tuple[Any, ...]]:
-        memory, columns = self._in, context.present
-        fixed = (columns, context.arrays, memory.flat, memory.layout, self.config.shared)
-        cuts = enumerate(self._column_ranges(context, columns, SUM_COLUMN))
-        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
+        parts = zip(self._row_ranges(), self._sum_arguments(context), strict=True)
+        work = [_ThreadWork(t, rows, sum=arguments) for t, (rows, arguments) in enumerate(parts)]
+        self._run_threads(
+            lambda barrier, part: self._encode(barrier.point(part.number, 1), part), work
+        )
+        return unpadded(self._rows.state, self._output.memory.layout)
 
     def _encode(self, point: BarrierPoint, work: _ThreadWork) -> None:
         self._prepare_and_sum(work.number, work.sum)
         self._hidden.forward(point, work.rows, self._rows)
 
+    def _prepare_and_sum(self, thread: int, arguments: KernelArguments) -> None:
+        self._hidden.prepare(thread)
+        sum_context(*arguments)
+
+    def _reserve(self, context: ColumnGroups, scale: Array | None) -> None:
+        """Make room for a batch."""
+        dtype, state, output = self._in.flat.dtype, self._rows.state, self._output.memory
+        for memory in (self._in, output, self._hidden):
+            memory.reserve(context.n_rows)
+        if len(state) != output.size:
+            state = aligned_zeros(dtype, output.size)
+        factors = np.empty(0, dtype) if scale is None else scale.astype(dtype)
+        self._rows = BatchRows(self._in, output, state, factors)
+
+    def _sum_arguments(self, context: ColumnGroups) -> list[KernelArguments]:
+        memory, columns = self._in, context.present
+        fixed = (columns, context.arrays, memory.flat, memory.layout, self.config.shared)
+        cuts = partition_columns(columns, context.starts, SUM_COLUMN, self.threads)
+        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in enumerate(cuts)]
+
     # -- pass 2: targets ---------------------------------------------------------------------
-
-    def fit_targets(self, targets: ColumnGroups, factor: float) -> float:
-        """Update output table and bias by factor · Σ weight·cost. Returns that cost."""
-        fits = self._fit_arguments(targets, self._cost_options(targets, factor))
-        parts = [(*fit[:2], NO_WAIT, *fit[2:]) for fit in fits]
-        return float(sum(run_parallel(update_output_table, parts)))
-
-    def _cost_options(self, targets: ColumnGroups, factor: float) -> tuple[Any, ...]:
-        ordinal = float(self.config.ordinal_weight)
-        return targets.weights, *self._output_layer(), ordinal, factor
 
     def add_scores(self, targets: ColumnGroups, out: Array) -> None:
         """Add the scores of grouped cells to out (T, K), at the place of each cell as given."""
-        memory, columns = self._out, targets.present
-        tables = memory.flat, self._flat["bias"][0]
-        output = OutputLayer(self._rows.state, *tables, memory.layout, self.config.shared)
-        fixed = (columns, targets.arrays, targets.order, output, out.reshape(-1))
-        cuts = enumerate(self._column_ranges(targets, columns, TARGET_COLUMN))
-        run_parallel(add_scores, [(*cut, *fixed, memory.scratch[t]) for t, cut in cuts])
+        self._output.add_scores(self._rows.state, targets, out)
 
     def fit_scores(self, targets: ColumnGroups, gradient: Array) -> None:
-        """As `fit_targets`, from the gradient of the scores (T, K), cells in the order given."""
-        options = (targets.order, gradient.reshape(-1), *self._output_layer())
-        run_parallel(update_output_table_from_gradient, self._fit_arguments(targets, options))
+        """Update output table and bias by the gradient of the scores (T, K), in the order given."""
+        self._output.fit_scores(self._rows.state, targets, gradient)
 
-    def _fit_arguments(
-        self, targets: ColumnGroups, options: tuple[Any, ...]
-    ) -> list[tuple[Any, ...]]:
-        memory, columns = self._out, self._updated_columns(targets)
-        fixed = (columns, targets.arrays, *options)
-        cuts = enumerate(self._column_ranges(targets, columns, TARGET_COLUMN))
-        return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in cuts]
-
-    def _output_layer(self) -> tuple[Any, ...]:
-        """What the fits read: states, table and bias with their moments, layout, sharing."""
-        parameters = self._parameter("output_table"), self._parameter("bias")
-        return self._rows.state, parameters, self._out.layout, self.config.shared
+    def _target_arguments(self, targets: ColumnGroups, factor: float) -> list[KernelArguments]:
+        ordinal = float(self.config.ordinal_weight)
+        options = targets.weights, self._rows.state
+        return self._output.update_arguments(targets, options, (ordinal, factor))
 
     # -- pass 3: contexts --------------------------------------------------------------------
 
     def fit_context(self, context: ColumnGroups) -> None:
         """Update the input table and the dense parameters, once the targets have been fitted."""
-        moves = self._move_arguments(context)
-        parts = zip(self._row_ranges(), moves, strict=True)
-        work = [_ThreadWork(t, rows, fit_context=move) for t, (rows, move) in enumerate(parts)]
-        if self.group.size == 1:
-            self._run_threads(
-                lambda barrier, one: self._fit_context(
-                    barrier.point(one.number, 0), barrier.point(one.number, 1), one
-                ),
-                work,
-            )
-            return
-        self._sum_over_processes(self._out)
         self._run_threads(
-            lambda _, one: self._hidden.backward(one.number, NO_WAIT, one.rows, self._rows), work
+            lambda barrier, part: self._fit_context(
+                barrier.point(part.number, 0), barrier.point(part.number, 1), part
+            ),
+            self._context_work(context),
         )
-        self._gather_rows(self._in.matrix())
-        self._hidden.sum_over_processes()
-        self._run_threads(lambda _, one: self._update(NO_WAIT, one), work)
 
-    def _move_arguments(self, context: ColumnGroups) -> list[tuple[Any, ...]]:
-        memory, columns = self._in, self._updated_columns(context)
+    def _context_work(self, context: ColumnGroups) -> list[_ThreadWork]:
+        parts = zip(self._row_ranges(), self._move_arguments(context), strict=True)
+        return [_ThreadWork(t, rows, fit_context=move) for t, (rows, move) in enumerate(parts)]
+
+    def _move_arguments(self, context: ColumnGroups) -> list[KernelArguments]:
+        memory, columns = self._in, _updated_columns(context, sparse=self.sparse)
         fixed = (columns, context.arrays, memory.part(0), memory.layout, self.config.shared)
-        parameter = self._parameter("input_table")
-        cuts = enumerate(self._column_ranges(context, columns, CONTEXT_COLUMN))
-        return [(*cut, *fixed, parameter, memory.scratch[t]) for t, cut in cuts]
+        parameter = self.parameters.parameter("input_table")
+        cuts = partition_columns(columns, context.starts, CONTEXT_COLUMN, self.threads)
+        return [(*cut, *fixed, parameter, memory.scratch[t]) for t, cut in enumerate(cuts)]
 
     def _fit_context(self, before: BarrierPoint, after: BarrierPoint, work: _ThreadWork) -> None:
         self._hidden.backward(work.number, before, work.rows, self._rows)
@@ -283,36 +273,12 @@ class Engine:
 
     def _update(self, point: BarrierPoint, work: _ThreadWork) -> None:
         update_input_table(*work.fit_context[:2], point, *work.fit_context[2:])
-        self._hidden.update(work.number, self._parameter)
-
-    # -- shared pieces -----------------------------------------------------------------------
-
-    def _updated_columns(self, groups: ColumnGroups) -> Array:
-        return groups.present if self.touched_only else self._all_columns
-
-    def _column_ranges(
-        self, groups: ColumnGroups, columns: Array, fixed: float
-    ) -> list[tuple[int, int]]:
-        return partition_columns(columns, groups.starts, fixed, self.threads)
+        self._hidden.update(work.number, self.parameters.parameter)
 
     def _row_ranges(self) -> list[tuple[int, int]]:
-        return even_ranges(*self.group.row_range(self._in.rows), self.threads)
+        """Return each thread's rows of the hidden layers."""
+        return even_ranges(0, self._in.rows, self.threads)
 
-    def _parameter(self, name: str) -> AdamParameter:
-        """A parameter, flat, with its moments and its rule at this step."""
-        table, moment, square = self._flat[name]
-        is_rowwise = self.rowwise and name in TABLES
-        return AdamParameter(table, moment, square, self._adam_steps[name], is_rowwise)
 
-    def _sum_over_processes(self, memory: RowBuffers) -> None:
-        """Add the row sums of threads, then those of processes, into the first buffer."""
-        import torch
-
-        run_parallel(memory.merge, even_ranges(0, memory.rows, self.threads))
-        self.group.reduce_scatter_rows(torch.from_numpy(memory.matrix()))
-
-    def _gather_rows(self, rows: Array) -> None:
-        if self.group.size > 1:
-            import torch
-
-            self.group.all_gather_rows(torch.from_numpy(rows))
+def _updated_columns(groups: ColumnGroups, *, sparse: bool) -> Array:
+    return groups.present if sparse else np.arange(groups.n_columns, dtype=np.int32)

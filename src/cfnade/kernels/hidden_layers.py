@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.kernels.adam import AdamParameter, parameter_pointers, update_weights
 from cfnade.kernels.buffers import Array, RowBuffers, aligned_zeros, block_layout, clear, pad_width
 from cfnade.kernels.jit import inlined, internal, kernel
@@ -326,7 +325,7 @@ class HiddenLayers:
         arrays: Its arrays: of factored tables B, c and Q, otherwise c; deep_W.n and deep_c.n.
         activation: "tanh", "sigmoid" or "relu".
         threads: Number of threads.
-        group: The processes that add their gradients; row sums are then added up before.
+        merges_rows: Whether the threads' row sums are added up here, or have been before.
     """
 
     def __init__(
@@ -334,10 +333,11 @@ class HiddenLayers:
         arrays: Mapping[str, Array],
         activation: str,
         threads: int,
-        group: ProcessGroup = SINGLE_PROCESS,
+        *,
+        merges_rows: bool = True,
     ) -> None:
         self._names, dtype = layer_names(arrays), arrays["c"].dtype
-        self._threads, self._group = threads, group
+        self._threads, self._merges_rows = threads, merges_rows
         self._layers, sizes = _layers(arrays, self._names, _ACTIVATIONS[activation])
         self._packed = aligned_zeros(dtype, sizes.packed)
         empty = np.empty(0, dtype)
@@ -383,13 +383,13 @@ class HiddenLayers:
         own = self._layers, self._packed, self._units
         hidden_backward(*part, point, *sums, rows.scale, *own, rows.state, self._gradients[thread])
 
-    def sum_over_processes(self) -> None:
-        """Add the gradients of the weights over processes, before `update`."""
-        numbers = self._gradients[0].numbers.reshape(self._threads, -1)
-        for others in numbers[1:]:
-            numbers[0] += others
-            others[:] = 0.0
-        self._group.all_reduce(numbers[0])
+    def merge_gradients(self) -> Array:
+        """Add the threads' gradients of the weights into the first ones, and return these."""
+        gradients: Array = self._gradients[0].numbers.reshape(self._threads, -1)
+        for part in gradients[1:]:
+            gradients[0] += part
+            part[:] = 0.0
+        return np.asarray(gradients[0])
 
     def update(self, thread: int, parameter: Callable[[str], AdamParameter]) -> None:
         """Let Adam move the thread's share of the weights, once all threads have been back."""
@@ -399,9 +399,9 @@ class HiddenLayers:
             update_layer(thread, self._threads, gradients, self._layers, number, W, c)
 
     def _row_sums(self, memory: RowBuffers) -> RowSums:
-        if self._group.size > 1:
-            return RowSums(memory.part(0), 1, memory.size)
-        return RowSums(memory.all_parts(), memory.threads, memory.size)
+        if self._merges_rows:
+            return RowSums(memory.all_parts(), memory.threads, memory.size)
+        return RowSums(memory.part(0), 1, memory.size)
 
 
 class _Sizes(NamedTuple):

@@ -204,20 +204,18 @@ def _posteriors() -> tuple[Any, Any, Any]:
 def _train_posteriors() -> None:
     """Ridge components beside a CF-NADE, factor analyses, and neighborhoods."""
     rows, evidence, state = _posteriors()
-    one, cells = np.zeros((1, 2), np.float32), (np.array([0, 1, 1]), _ROWS.astype(np.int32), _ROWS)
-    V, b = np.zeros((2, 2, 2), np.float32), np.zeros((2, 2), np.float32)
-    posterior.add_state_scores(cells, one, V, b, one.copy())
-    posterior.state_gradients(cells, one, V, one, (V, b, one))
-    gradient = np.zeros((1, 1), np.float32)
-    gradients = state.means, evidence.E, b[0, :1]
-    posterior.posterior_gradients(rows, evidence, state, gradient, gradients)
+    gradient, prior = np.zeros((1, 1), np.float32), np.zeros(1, np.float32)
+    posterior.posterior_gradients(
+        rows, evidence, state, gradient, (state.means, evidence.E, prior.copy())
+    )
     factor = np.ones((2, 1), np.float32)
     sums = tuple(np.ones((2, 1), np.float32) for _ in range(3))
     factor_analysis.expectation_step(0, 1, rows[:2], factor[:, 0], (factor, factor), sums)
-    factor_analysis.maximization_step(0, 2, sums, b[0, :1] + 1, b[0, :1], (factor, factor.copy()))
-    prior, noise = (b[0, :1] + 1, b[0, :1]), np.zeros((1, 1), np.float32)
+    factor_analysis.maximization_step(0, 2, sums, prior + 1, prior, (factor, factor.copy()))
+    noise = np.zeros((1, 1), np.float32)
     out = noise.copy(), noise.copy(), noise.copy(), np.zeros(1, np.float32)
-    factor_analysis.gibbs_step(0, 1, rows[:2], factor[:, 0], (factor, factor), prior, noise, out)
+    vectors, normal = (factor, factor), (prior + 1, prior)
+    factor_analysis.gibbs_step(0, 1, rows[:2], factor[:, 0], vectors, normal, noise, out)
     ragged, weights = (_OFFSETS, _COLUMNS), np.zeros(4)
     sparse.cooccurrence(*ragged, np.ones(4, np.float32), 2)
     near = neighborhood.ResidualCovariance(
