@@ -35,15 +35,14 @@ from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
 from cfnade.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from cfnade.exceptions import TrainingError
+from cfnade.kernels.buffers import aligned_zeros, unpadded
 from cfnade.kernels.posterior import (
     Evidence,
     Posteriors,
     RaggedRows,
-    add_state_scores,
     lower_products,
     posterior_gradients,
     solve_rows,
-    state_gradients,
 )
 from cfnade.kernels.threads import thread_count
 from cfnade.models.config import RidgeConfig
@@ -342,7 +341,7 @@ class _Forward(NamedTuple):
     evidence: Evidence
     posteriors: Posteriors
     gain: Array  # (B,) γ
-    states: Array  # (B, D + 1)
+    states: Array  # (B · row stride,), padded
 
 
 class RidgeTrainer(Trainer):
@@ -354,27 +353,39 @@ class RidgeTrainer(Trainer):
         self, component: RidgeComponent, rules: Mapping[str, AdamRule], threads: int
     ) -> None:
         from cfnade.components.optimizers import Adam
+        from cfnade.kernels.adam import AdamState
+        from cfnade.kernels.engine import OutputPass
 
         self._component, self._axis = component, component.axis
         self._threads, self._group = threads, component.group
-        self.optimizer = Adam(component.network, rules)
+        arrays = {name: component.arrays[name] for name in ("V", "b")}
+        self._output_state = AdamState(arrays, {name: rules[name] for name in arrays})
+        self._output = OutputPass(
+            self._output_state, "V", "b", shared=True, sparse=False, threads=threads
+        )
+        others = {name: rule for name, rule in rules.items() if name not in arrays}
+        self.optimizer = Adam(component.network, others)
         self._forward: _Forward | None = None
 
     def add_scores(self, batch: Batch, scores: Array) -> None:
-        arrays, evidence = self._component.arrays, self._component.evidence()
+        evidence = self._component.evidence()
         rows = rows_of_batch(batch.batches[self._axis])
         posteriors = posteriors_of(rows, evidence, self._threads, self._group)
         gain = self._component.config.gain(posteriors.unknown).astype(posteriors.means.dtype)
-        states = join_states([(posteriors.means, posteriors.unknown)], [gain])
+        memory = self._output.memory
+        memory.reserve(len(gain))
+        states = aligned_zeros(gain.dtype, memory.size)
+        plain = join_states([(posteriors.means, posteriors.unknown)], [gain])
+        unpadded(states, memory.layout)[:] = plain
         self._forward = _Forward(rows, evidence, posteriors, gain, states)
-        add_state_scores(self._cells(batch), states, arrays["V"], arrays["b"], scores)
+        self._output.add_scores(states, batch.targets(self._axis), scores)
 
     def backward(self, batch: Batch, gradient: Array, rate: float) -> None:
         assert self._forward is not None
         rows, evidence, posteriors, gain, states = self._forward
-        arrays, d_states = self._component.arrays, np.zeros_like(states)
-        d_V, d_b = (np.zeros(arrays[name].shape, states.dtype) for name in ("V", "b"))
-        state_gradients(self._cells(batch), states, arrays["V"], gradient, (d_V, d_b, d_states))
+        self._output_state.start_step(rate)
+        self._output.fit_scores(states, batch.targets(self._axis), gradient)
+        d_states = self._output.memory.merge(0, len(gain))
         d_means = np.ascontiguousarray(d_states[:, :-1] * gain[:, None])
         if self._group.size > 1:
             posteriors, d_means = self._solved(posteriors, d_means)
@@ -383,8 +394,6 @@ class RidgeTrainer(Trainer):
         posterior_gradients(rows, evidence, posteriors, d_means, (d_u, d_E, d_prior))
         e = self._component.e
         gradients = {
-            "V": d_V,
-            "b": d_b,
             "u_added": d_u + (d_E * e[:, :, None]).sum(1),
             "e_added": (d_E * evidence.u[:, None]).sum(2),
             "W": np.ascontiguousarray(d_E[:, ::-1].cumsum(1)[:, ::-1]),
@@ -407,6 +416,15 @@ class RidgeTrainer(Trainer):
         unit = np.ascontiguousarray(np.broadcast_to(np.eye(D, dtype=slopes.dtype), (B, D, D)))
         return posteriors._replace(factors=unit), slopes
 
-    def _cells(self, batch: Batch) -> tuple[Array, Array, Array]:
-        targets = batch.targets(self._axis)
-        return targets.starts, targets.rows, targets.order
+    def state(self) -> dict[str, Tensor]:
+        from cfnade.components.optimizers import moment_tensors
+
+        return super().state() | moment_tensors(self._output_state)
+
+    def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
+        from cfnade.components.optimizers import moment_tensors
+
+        super().restore(state, steps)
+        for name, tensor in moment_tensors(self._output_state).items():
+            tensor.copy_(state[name])
+        self._output_state.steps = steps

@@ -211,41 +211,6 @@ def posterior_gradients(rows, evidence, found, slopes, grads):
                 told[i] += x[i]
 
 
-# -- from states to scores and back ---------------------------------------------------------------
-
-
-@fastmath_kernel
-def add_state_scores(cells, states, V, b, scores):
-    """scores[order] += Σ_{j≤k} (b_j + V_j · state) of grouped cells, at the place of each."""
-    starts, rows, order = cells
-    K, width = V.shape[1], V.shape[2]
-    for column in range(len(starts) - 1):
-        for p in range(starts[column], starts[column + 1]):
-            state, running = states[rows[p]], b[column, 0] * 0
-            for k in range(K):
-                running += b[column, k]
-                for i in range(width):
-                    running += V[column, k, i] * state[i]
-                scores[order[p], k] += running
-
-
-@fastmath_kernel
-def state_gradients(cells, states, V, slopes, grads):
-    """Add the gradients of V, b and the states, given those of the scores (T, K)."""
-    starts, rows, order = cells
-    d_V, d_b, d_states = grads
-    K, width = V.shape[1], V.shape[2]
-    for column in range(len(starts) - 1):
-        for p in range(starts[column], starts[column + 1]):
-            state, d_state, slope = states[rows[p]], d_states[rows[p]], d_b[column, 0] * 0
-            for k in range(K - 1, -1, -1):  # level k counts in its own score and all above
-                slope += slopes[order[p], k]
-                d_b[column, k] += slope
-                for i in range(width):
-                    d_V[column, k, i] += slope * state[i]
-                    d_state[i] += slope * V[column, k, i]
-
-
 @fastmath_kernel
 def row_sums(lo, hi, rows, evidence, sums):
     """sums (B, L + D) of what the ratings of rows lo..hi tell."""
