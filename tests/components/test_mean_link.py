@@ -44,13 +44,3 @@ def test_in_the_middle_of_many_levels_it_is_a_bell() -> None:
     said = chances(MeanLink(np.zeros(41), 4.0, 4.0).scores(np.array([[20.3, 0.0]])))[0]
     bell = np.exp(-np.square(k - 20.3) / 8)
     np.testing.assert_allclose(said, bell / bell.sum(), atol=1e-4)
-
-
-@pytest.mark.parametrize("levels", [2, 5, 10])
-def test_where_the_search_begins_changes_nothing(levels: int) -> None:
-    rng = np.random.default_rng(levels)
-    weights = rng.normal(size=levels)
-    asked = np.stack([np.linspace(0, levels - 1, 50), np.linspace(0, 1, 50)], 1)
-    elsewhere = MeanLink(3 * rng.normal(size=levels), 0.2, 0.9)
-    said = chances(MeanLink(weights, 0.3, 1.2, near=elsewhere).scores(asked))
-    np.testing.assert_allclose(said, chances(MeanLink(weights, 0.3, 1.2).scores(asked)), atol=1e-7)

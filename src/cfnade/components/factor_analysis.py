@@ -257,10 +257,8 @@ class FactorStates(GaussianStates):
 def _fit_weights(predicted: Array, frequencies: Array, noise: float, spread: float) -> Array:
     """Return log w (K,) with which the expected frequencies of levels are the observed ones."""
     weights, observed = np.zeros(len(frequencies)), np.log(frequencies / frequencies.sum())
-    link = None
     for _ in range(ROUNDS):
-        link = MeanLink(weights, noise, spread, near=link)
-        scores = link.scores(predicted)
+        scores = MeanLink(weights, noise, spread).scores(predicted)
         probabilities = np.exp(scores - scores.max(1, keepdims=True))
         expected = (probabilities / probabilities.sum(1, keepdims=True)).mean(0)
         # Where all ratings are equal, far levels have a smaller probability than a float holds.

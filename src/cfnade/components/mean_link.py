@@ -17,28 +17,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cfnade.kernels.newton import find_tilts
+
 Floats = npt.NDArray[np.float64]
 
 EDGE = 0.03
 """How near to an end of the scale a mean may come, in levels."""
 _MEANS, _VARIANCES = 193, 9  # of the grid
-_STEPS = 60
 
 
 class MeanLink:
-    """K levels with weights w; v goes from `noise` (all is known, ω = 0) to `spread` (ω = 1).
+    """K levels with weights w; v goes from `noise` (all is known, ω = 0) to `spread` (ω = 1)."""
 
-    near: a link of nearly the same weights, whose tilts are where the search begins.
-    """
-
-    def __init__(
-        self, log_weights: Any, noise: float, spread: float, near: MeanLink | None = None
-    ) -> None:
+    def __init__(self, log_weights: Any, noise: float, spread: float) -> None:
         self._weights = np.asarray(log_weights, np.float64)  # (K,) log w
         self._noise, self._spread = noise, spread
         self._top = len(self._weights) - 1 - EDGE
-        start = np.zeros((_MEANS, _VARIANCES)) if near is None else near._tilts
-        self._tilts: Floats = self._solved(start)  # (_MEANS, _VARIANCES)
+        means, unknown = np.meshgrid(
+            np.linspace(EDGE, self._top, _MEANS), np.linspace(0, 1, _VARIANCES), indexing="ij"
+        )
+        bells = self._bells(means.ravel(), self._variance(unknown.ravel()), np.zeros(means.size))
+        self._tilts: Floats = find_tilts(bells, means.ravel()).reshape(means.shape)
 
     def scores(self, predicted: Any) -> Floats:
         """Scores of levels for (η, ω), (n, 2). Returns (n, K)."""
@@ -53,37 +52,6 @@ class MeanLink:
         k = np.arange(len(self._weights))
         distance = np.square(k - means[:, None]) / (2 * variances[:, None])
         return self._weights - distance + tilts[:, None] * k
-
-    def _solved(self, start: Floats) -> Floats:
-        """The tilt at each point of the grid: the mean rises with it, at the rate of the variance.
-
-        Newton's steps, or halvings where these would leave what is known to hold the answer. Near
-        the ends these are many, so points that have their mean are left alone.
-        """
-        means, unknown = np.meshgrid(
-            np.linspace(EDGE, self._top, _MEANS), np.linspace(0, 1, _VARIANCES), indexing="ij"
-        )
-        targets, variances = means.ravel(), self._variance(unknown.ravel())
-        low, high = np.full(targets.shape, -200.0), np.full(targets.shape, 200.0)
-        tilts, k = start.flatten(), np.arange(len(self._weights))
-        todo = np.arange(len(targets))
-        for _ in range(_STEPS):
-            scores = self._bells(targets[todo], variances[todo], tilts[todo])
-            chances = np.exp(scores - scores.max(1, keepdims=True))
-            chances /= chances.sum(1, keepdims=True)
-            reached = chances @ k
-            missing = targets[todo] - reached
-            wrong = np.abs(missing) >= 1e-9
-            if not wrong.any():
-                break
-            todo, missing, now = todo[wrong], missing[wrong], tilts[todo[wrong]]
-            low[todo] = np.where(missing > 0, now, low[todo])
-            high[todo] = np.where(missing > 0, high[todo], now)
-            spread = (chances @ np.square(k) - np.square(reached))[wrong]
-            ahead = now + missing / np.maximum(spread, 1e-12)
-            inside = (ahead > low[todo]) & (ahead < high[todo])
-            tilts[todo] = np.where(inside, ahead, (low[todo] + high[todo]) / 2)
-        return tilts.reshape(means.shape)
 
     def _tilt(self, means: Floats, unknown: Floats) -> Floats:
         """Between the points of the grid, linear in both."""

@@ -17,10 +17,10 @@ import numpy as np
 from cfnade._typing import IntArray
 from cfnade.kernels.buffers import Array
 from cfnade.kernels.jit import internal, kernel
+from cfnade.kernels.posterior import cholesky, solve
 
-_MAX_TILT_STEPS = (
-    200  # at most; usually 4 to 8, and where Newton gains little the bracket is halved
-)
+_MAX_TILT_STEPS = 200  # usually 4 to 8; where Newton gains little, the bracket is halved
+_MAX_TILT = 200.0  # of find_tilts, from one level to the next
 _TILT_PRECISION = 1e-11  # of a mean's log-odds: relative to its distance from the nearer end
 
 
@@ -57,59 +57,84 @@ def _tilted_softmax(scores, unit, theta, out):
 @internal
 def _mean_and_log_odds(chances, unit):
     """The mean, what it lacks to 1, and their log-odds. Both parts are exact near 0."""
-    mean, rest = 0.0, 0.0
+    mean, complement = 0.0, 0.0
     for k in range(len(unit)):
         mean += chances[k] * unit[k]
-        rest += chances[k] * (1 - unit[k])
+        complement += chances[k] * (1 - unit[k])
     if mean <= 0:
-        return mean, rest, -inf
-    return mean, rest, log(mean) - log(rest) if rest > 0 else inf
+        return mean, complement, -inf
+    return mean, complement, log(mean) - log(complement) if complement > 0 else inf
 
 
 @internal
-def _log_odds_step(chances, unit, mean, rest, gap):
+def _log_odds_step(chances, unit, mean, complement, gap):
     """Newton's step for θ: log-odds are nearly a straight line in it, the mean itself is not."""
     variance = 0.0
     for k in range(len(unit)):
         variance += chances[k] * (unit[k] - mean) ** 2
-    return gap * mean * rest / variance if variance > 0 else nan
+    return gap * mean * complement / variance if variance > 0 else nan
+
+
+@internal
+def _solve_tilt(scores, unit, goal, bound, steps, out):
+    """Return θ within ±bound for which out (K,) = softmax(scores + θ·v) has a mean with these
+    log-odds: Newton's steps, or halvings of the bracket where these gain little."""
+    theta, low, high, before = 0.0, -bound, bound, inf
+    for _ in range(steps):
+        _tilted_softmax(scores, unit, theta, out)
+        mean, complement, odds = _mean_and_log_odds(out, unit)
+        gap = odds - goal
+        if not abs(gap) > _TILT_PRECISION:  # or both are at the same end: nothing is left to solve
+            break
+        if gap > 0:
+            high = theta
+        else:
+            low = theta
+        if high <= low:
+            break
+        ahead = theta - _log_odds_step(out, unit, mean, complement, gap)
+        useful = low < ahead < high and abs(gap) < before / 2
+        theta, before = ahead if useful else (low + high) / 2, abs(gap)
+    return theta
 
 
 @kernel
-def _tilt(scores, unit, like, steps, out):
+def _tilt_like(scores, unit, like, steps, out):
     for row in range(len(scores)):
         _, _, goal = _mean_and_log_odds(like[row], unit)
         bound = _tilt_bound(scores[row], unit, like[row])
-        theta, low, high, before = 0.0, -bound, bound, inf
-        for _ in range(steps):
-            _tilted_softmax(scores[row], unit, theta, out[row])
-            mean, rest, odds = _mean_and_log_odds(out[row], unit)
-            gap = odds - goal
-            if (
-                not abs(gap) > _TILT_PRECISION
-            ):  # or both are at the same end: nothing is left to solve
-                break
-            if gap > 0:
-                high = theta
-            else:
-                low = theta
-            if high <= low:
-                break
-            ahead = theta - _log_odds_step(out[row], unit, mean, rest, gap)
-            useful = low < ahead < high and abs(gap) < before / 2
-            theta, before = ahead if useful else (low + high) / 2, abs(gap)
+        _solve_tilt(scores[row], unit, goal, bound, steps, out[row])
+
+
+@kernel
+def _find_tilts(scores, unit, means, steps, bound, out):
+    probabilities = np.empty(len(unit))
+    for row in range(len(scores)):
+        goal = log(means[row]) - log(1 - means[row])
+        out[row] = _solve_tilt(scores[row], unit, goal, bound, steps, probabilities)
 
 
 def tilt_to_mean(scores: Array, unit: Array, like: Array) -> Array:
-    """The tilted softmax of scores (n, K) that has the mean of `like` (n, K). Returns (n, K).
+    """Return the tilted softmax of scores (n, K) that has the mean of `like` (n, K). (n, K).
 
     unit (K,) are the scale's values moved to 0..1. A level is impossible (score -inf) exactly where
     it is in `like`, so that a solution exists.
     """
     out = np.empty_like(scores)
     arrays = (np.require(array, np.float64, ["C", "W"]) for array in (scores, unit, like))
-    _tilt(*arrays, _MAX_TILT_STEPS, out)
+    _tilt_like(*arrays, _MAX_TILT_STEPS, out)
     return out
+
+
+def find_tilts(scores: Array, means: Array) -> Array:
+    """Return the θ for which softmax(scores + θ·k) has these means, for scores (n, K). (n,).
+
+    Means (n,) lie between 0 and K - 1, and no level is impossible.
+    """
+    last, out = scores.shape[1] - 1, np.empty(len(scores))
+    unit = np.arange(last + 1) / last
+    _find_tilts(scores, unit, means / last, _MAX_TILT_STEPS, _MAX_TILT * last, out)
+    return np.asarray(out / last)
 
 
 _MAX_STEPS = 50
@@ -136,13 +161,13 @@ def _cost(base, slopes, levels, precision, z, chances):
                 score += slopes[t, k, d] * z[d]
             chances[t, k] = score
             top = max(top, score)
-        own, mass = chances[t, levels[t]], 0.0
+        own_score, mass = chances[t, levels[t]], 0.0
         for k in range(K):
             chances[t, k] = np.exp(chances[t, k] - top)
             mass += chances[t, k]
         for k in range(K):
             chances[t, k] /= mass
-        cost += np.log(mass) + top - own
+        cost += np.log(mass) + top - own_score
     return cost
 
 
@@ -169,40 +194,22 @@ def _derivatives(slopes, levels, precision, z, chances, gradient, curvature):
                     curvature[d, e] += part * slopes[t, k, e]
 
 
-@internal
-def _newton_step(curvature, gradient, step):
-    """step = curvature⁻¹ gradient, by Cholesky in place; returns gradient · step."""
-    D = len(gradient)
-    for d in range(D):
-        for e in range(d + 1):
-            rest = curvature[d, e]
-            for i in range(e):
-                rest -= curvature[d, i] * curvature[e, i]
-            curvature[d, e] = np.sqrt(rest) if d == e else rest / curvature[e, e]
-        step[d] = gradient[d]
-        for e in range(d):
-            step[d] -= curvature[d, e] * step[e]
-        step[d] /= curvature[d, d]
-    promise = 0.0
-    for i in range(D):
-        d = D - 1 - i
-        for e in range(d + 1, D):
-            step[d] -= curvature[e, d] * step[e]
-        step[d] /= curvature[d, d]
-        promise += gradient[d] * step[d]
-    return promise
-
-
 @kernel
 def _minimize(base, slopes, levels, precision, z):
-    """z, the start, becomes the least cost's place."""
+    """Move z from the start to the minimum of the cost."""
     n, K, D = slopes.shape
     chances, curvature = np.empty((n, K)), np.empty((D, D))
     gradient, step, tried = np.empty(D), np.empty(D), np.empty(D)
     now = _cost(base, slopes, levels, precision, z, chances)
     for _ in range(_MAX_STEPS):
         _derivatives(slopes, levels, precision, z, chances, gradient, curvature)
-        promise = _newton_step(curvature, gradient, step)
+        cholesky(curvature)
+        promise = 0.0
+        for d in range(D):
+            step[d] = gradient[d]
+        solve(curvature, step)
+        for d in range(D):
+            promise += gradient[d] * step[d]
         length, cost = 1.0, np.inf
         while length > _MIN_STEP_LENGTH:
             for d in range(D):
@@ -223,7 +230,7 @@ def _minimize(base, slopes, levels, precision, z):
 def most_probable(
     base: Array, slopes: Array, levels: Array, variances: Array, start: Array | None = None
 ) -> Array:
-    """The coefficients, for base (n, K), slopes (n, K, D) and the prior's variances. (D,)."""
+    """Return the coefficients (D,), for base (n, K), slopes (n, K, D) and the prior's variances."""
     z = np.zeros(len(variances)) if start is None else start.astype(np.float64)
     exact = (np.ascontiguousarray(part, np.float64) for part in (base, slopes))
     _minimize(*exact, levels.astype(np.int64), 1.0 / variances.astype(np.float64), z)
@@ -262,10 +269,12 @@ def most_probable_without_each(
     inverse = np.linalg.inv(curvature)
     active, promised, unsolved = np.arange(B), np.full(B, np.inf), list[int]()
     for _ in range(_MAX_CHORD_STEPS):
-        rest = _level_probabilities(base if len(active) == B else base[active], flat, z[active])
-        rest[:, levels, np.arange(n)] -= 1.0
-        rest[np.arange(len(active)), :, left_out[active]] = 0.0
-        gradient = rest.reshape(len(active), -1) @ flat + z[active] * precision
+        residuals = _level_probabilities(
+            base if len(active) == B else base[active], flat, z[active]
+        )
+        residuals[:, levels, np.arange(n)] -= 1.0
+        residuals[np.arange(len(active)), :, left_out[active]] = 0.0
+        gradient = residuals.reshape(len(active), -1) @ flat + z[active] * precision
         step = gradient @ inverse
         z[active] -= step
         promise = (gradient * step).sum(1)
@@ -278,9 +287,9 @@ def most_probable_without_each(
     for number in [*unsolved, *active.tolist()]:
         if 0 <= promised[number] <= _CHORD_TOLERANCE:  # rounding is all that is left to gain
             continue
-        kept = np.arange(n) != left_out[number]
-        own = base[number].T[kept]
-        z[number] = most_probable(own, slopes[kept], levels[kept], variances, start)
+        mask = np.arange(n) != left_out[number]
+        scores = base[number].T[mask]
+        z[number] = most_probable(scores, slopes[mask], levels[mask], variances, start)
     return z
 
 
