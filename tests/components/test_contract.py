@@ -39,7 +39,7 @@ from cfnade.components.registry import (
 )
 from cfnade.components.ridge import RidgeComponent
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset, match_tables
+from cfnade.data.dataset import Dataset
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError, PredictionError, TrainingError
 from cfnade.inference.query import Entities, Query
@@ -437,45 +437,6 @@ def test_what_no_version_knows_is_refused() -> None:
     fields = member.to_dict()["time"] | {"features": 5}
     with pytest.raises(ModelError, match="the model has 5 time features; this version of cfnade"):
         member_spec({"time": fields})
-
-
-def other_ids(ratings: Dataset) -> Dataset:
-    """Other users and items among the same: one is gone, the others stand one place further."""
-    return ratings.replace(
-        user_ids=np.concatenate([[-5], ratings.user_ids[:-1]]),
-        item_ids=np.concatenate([[-7], ratings.item_ids[:-1]]),
-    )
-
-
-@cases
-def test_weights_are_taken_over_where_ids_are_the_same(which: str, variant: str) -> None:
-    ratings, fields = other_ids(RATINGS), VARIANTS[variant]
-    earlier = cast(some_member(LISTS[which], fields), np.float32)
-    member = new_member(LISTS[which], ratings, fields, SETTINGS)
-    before = {name: array.copy() for name, array in member.arrays().items()}
-    for name, side in member.components.items():
-        axis = other_axis(side.axis or "user")
-        places = match_tables(ratings.ids(axis), RATINGS.ids(axis))
-        side.take_over(earlier.components[name], places)
-    for name, tensor in member.arrays().items():
-        old = earlier.arrays()[name]
-        if (
-            "ridge" in name or "neighborhood" in name
-        ):  # starts from the new ratings, in dimensions of their own
-            np.testing.assert_array_equal(tensor, before[name])
-        elif name.split("/")[-1] in ("W", "V", "A", "P", "b") and "time" not in name:
-            np.testing.assert_array_equal(tensor[1:], old[:-1])
-            np.testing.assert_array_equal(tensor[0], before[name][0])
-        elif member.components[name.split("/")[0]].closed_form:
-            np.testing.assert_array_equal(tensor, before[name])
-        elif "time" not in name or name.split("/")[-1] in ("A", "M1", "m1", "M2"):
-            np.testing.assert_array_equal(tensor, old)
-
-
-def test_another_architecture_is_not_taken_over() -> None:
-    sides = [some_member(("user",), {"hidden": (h,)}).components["user"] for h in (5, 6)]
-    with pytest.raises(TrainingError, match="cannot be continued: its hidden differs"):
-        sides[0].take_over(sides[1], np.arange(N_ITEMS))
 
 
 def test_a_side_says_what_does_not_fit() -> None:

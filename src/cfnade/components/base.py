@@ -262,18 +262,6 @@ class RatingComponent(Component):
         The first component of a member has the prior of the levels.
         """
 
-    def take_over(self, earlier: Self, places: IntArray) -> None:
-        """Take the trained arrays of an earlier component.
-
-        places[j] is where column j was, or -1: a new column keeps its start.
-        """
-        known, specs = np.flatnonzero(places >= 0), self.spec(self.config)
-        for name in self.trained:
-            if specs[name].column_axis == 0:
-                self.arrays[name][known] = earlier.arrays[name][places[known]]
-            else:
-                self.arrays[name][...] = earlier.arrays[name]
-
     def update(self, data: FitData, counts: IntArray) -> None:
         """Fit a closed form again from where it stands, after ratings have been added.
 

@@ -24,7 +24,6 @@ from cfnade.components.registry import register
 from cfnade.components.row_states import AdditiveComponent, ratings_of
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import TrainingError
 from cfnade.kernels import scoring
 from cfnade.kernels.column_groups import RowRatings, group_by_column
 from cfnade.models.config import CFNADEConfig
@@ -139,15 +138,6 @@ class NadeComponent(AdditiveComponent):
             network.input_table[unseen] = 0.0
             network.output_table[unseen] = 0.0
         return new
-
-    def take_over(self, earlier: Self, places: IntArray) -> None:
-        same = ("levels", "hidden", "factors", "shared", "activation")
-        differ = [n for n in same if getattr(earlier.config, n) != getattr(self.config, n)]
-        if differ:
-            raise TrainingError(
-                f"the earlier model cannot be continued: its {', '.join(differ)} differs"
-            )
-        super().take_over(earlier, places)
 
     # -- trained ------------------------------------------------------------------------------
 

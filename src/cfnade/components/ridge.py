@@ -166,9 +166,6 @@ class RidgeComponent(RatingComponent):
         arrays["b"][...] = level_steps(frequencies).astype(np.float32) + steps_known
         arrays["V"][:, :, -1] = -steps_known  # at ω = 1 the frequencies remain
 
-    def take_over(self, earlier: Self, places: IntArray) -> None:
-        """Keep the own start, which takes seconds and knows the new ratings."""
-
     def update(self, data: FitData, counts: IntArray) -> None:
         """Start again from a few more sweeps; what training added to the last start stays added."""
         from cfnade.components.variational_bayes import continue_factor_analysis

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import nn
 
 from cfnade import __version__
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Member
-from cfnade.components.base import Axis, other_axis
+from cfnade.components.base import RatingComponent, other_axis
 from cfnade.components.optimizers import network_arrays
 from cfnade.components.registry import (
     component_axis,
@@ -22,7 +23,7 @@ from cfnade.components.registry import (
     new_member,
 )
 from cfnade.components.ridge import spread_of
-from cfnade.data.dataset import make_dataset
+from cfnade.data.dataset import match_tables
 from cfnade.distributed.checkpoint import PartitionedModel, described_member, write_model
 from cfnade.distributed.interaction_training import train_interactions
 from cfnade.distributed.process_group import ProcessGroup
@@ -34,8 +35,8 @@ from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.implicit.set_nade_training import settings_for
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.callbacks import Callback, Stage, reported, reported_stage
-from cfnade.training.ensemble import NumberedRecords, member_groups, member_store
-from cfnade.training.member import MemberTraining, TrainedMember, copy_known_weights
+from cfnade.training.ensemble import member_groups, member_store
+from cfnade.training.member import MemberTraining, TrainedMember, check_init_model
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.state import implicit_folder
@@ -144,7 +145,7 @@ class RankMemberTraining(MemberTraining):
         fields = self.fields | {"spread": spread}
         member = new_member(self.components, ratings, fields, self.config, split.parts)
         if self.options.init_model is not None:
-            _copy_weights(self.options.init_model, member, self.plan.side, split)
+            _continue_member(member, self.options.init_model, self.number, split)
         return FittedModel(
             (member,), self.plan.side, ratings, count_training_ratings(member.axes, ratings)
         )
@@ -165,8 +166,11 @@ class RankMemberTraining(MemberTraining):
 
 def _member_trainings(plan: TrainingPlan, options: RunOptions) -> list[MemberTraining]:
     return [
-        RankMemberTraining.of(
-            member, number, replace(options, store=member_store(options.store, number))
+        RankMemberTraining.from_plan(
+            member,
+            number,
+            replace(options, store=member_store(options.store, number)),
+            numbered=len(plan.members) > 1,
         )
         for number, member in enumerate(plan.members)
     ]
@@ -176,25 +180,46 @@ def _train_members(
     trainings: Sequence[MemberTraining], split: Any, options: RunOptions, callback: Callback
 ) -> list[TrainedMember]:
     """Train the members one after another; fewer if training is stopped."""
+    if options.init_model is not None:
+        check_init_model(trainings, options.init_model, split.shards.scale)
     trained: list[TrainedMember] = []
     for number, training in enumerate(trainings):
         if number and options.should_stop():
             break
-        numbered = NumberedRecords(callback, number) if len(trainings) > 1 else callback
-        trained.append(training.train(split, numbered))
+        trained.append(training.train(split, callback))
     return trained
 
 
-def _copy_weights(earlier: FittedModel, member: Member, side: str, split: RankSplit) -> None:
-    """Copy the weights that an earlier model has for this rank's columns."""
-    none = np.empty(0, np.int64)
-    ids: dict[Axis, Any] = {"user": none, "item": none}
-    for axis, part in split.parts.items():
+def _continue_member(member: Member, model: FittedModel, number: int, split: RankSplit) -> None:
+    """Continue with the weights that an earlier model has for this rank's columns.
+
+    A component that starts from a closed form keeps its own start, which knows all ratings.
+    """
+    for name, component in member.components.items():
+        if component.starts_well:
+            continue
+        axis = component.axis or "user"
         columns = other_axis(axis)
-        ids[columns] = split.shards.ids(columns, part.columns)
-    index, levels = np.empty(0, np.int32), np.empty(0, np.uint8)
-    ratings = make_dataset(index, index, levels, split.shards.scale, ids["user"], ids["item"])
-    copy_known_weights(member, earlier, ratings, side)
+        ids = split.shards.ids(columns, split.parts[axis].columns)
+        places = match_tables(ids, model.context.ids(columns))
+        earlier = model.members[number].components[name].take_columns(places)
+        _copy_columns(component, earlier, places >= 0, split.group)
+
+
+def _copy_columns(
+    component: RatingComponent,
+    earlier: RatingComponent,
+    known: npt.NDArray[np.bool_],
+    group: ProcessGroup,
+) -> None:
+    """Copy trained arrays; a new column gets the mean of the known ones of all ranks."""
+    n_known = max(1.0, group.total(float(known.sum())))
+    for name in component.trained:
+        array = earlier.arrays[name]
+        if component.spec(component.config)[name].column_axis is not None:
+            total = np.ascontiguousarray(array[known].sum(0, dtype=np.float64))
+            array[~known] = group.all_reduce(total) / n_known
+        component.arrays[name][...] = array
 
 
 # -- the model ------------------------------------------------------------------------------------

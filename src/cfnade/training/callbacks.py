@@ -1,21 +1,20 @@
 """Callbacks: objects that receive the progress of a training.
 
-    CFNADE().fit(ratings, callbacks=[PrintCallback()])
+    CFNADE().fit(ratings, callbacks=[ProgressCallback()])
 
-Subclass `Callback` and override what you need. integrations/callbacks.py has callbacks for
-TensorBoard and MLflow.
+Subclass `Callback` and override what you need. progress.py has the display for terminals and
+notebooks, integrations/callbacks.py callbacks for TensorBoard and MLflow.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, TextIO
+from typing import Any
 
 CRITERIA = {"rmse": "RMSE", "nll": "NLL", "ndcg": "NDCG"}
 """Validation scores that select the best epoch, as they are displayed."""
@@ -38,6 +37,8 @@ class Stage:
     """Whether the member is trained again, for as many epochs as validation selected."""
     detail: str = ""
     """What is at work within it, such as a component of the interaction model."""
+    numbered: bool = False
+    """Whether records contain the number of the member, because there are several."""
 
 
 class Callback:
@@ -62,7 +63,7 @@ class Callback:
         """
 
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
-        """An epoch is done; the record is what `history_` of the estimator keeps."""
+        """An epoch is done; the record is the entry of the estimator's `history_`."""
 
     def on_stage_end(self, stage: Stage) -> None:
         """A stage is complete."""
@@ -81,25 +82,25 @@ class CallbackList(Callback):
         self._callbacks, self._lock = tuple(callbacks), Lock()
 
     def on_train_begin(self, stages: Sequence[Stage]) -> None:
-        self._call(lambda one: one.on_train_begin(stages))
+        self._call(lambda callback: callback.on_train_begin(stages))
 
     def on_stage_begin(self, stage: Stage) -> None:
-        self._call(lambda one: one.on_stage_begin(stage))
+        self._call(lambda callback: callback.on_stage_begin(stage))
 
     def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
-        self._call(lambda one: one.on_step_end(stage, progress, cost))
+        self._call(lambda callback: callback.on_step_end(stage, progress, cost))
 
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
-        self._call(lambda one: one.on_epoch_end(record))
+        self._call(lambda callback: callback.on_epoch_end(record))
 
     def on_stage_end(self, stage: Stage) -> None:
-        self._call(lambda one: one.on_stage_end(stage))
+        self._call(lambda callback: callback.on_stage_end(stage))
 
     def on_message(self, text: str) -> None:
-        self._call(lambda one: one.on_message(text))
+        self._call(lambda callback: callback.on_message(text))
 
     def on_train_end(self) -> None:
-        self._call(lambda one: one.on_train_end())
+        self._call(lambda callback: callback.on_train_end())
 
     def _call(self, method: Callable[[Callback], None]) -> None:
         with self._lock:
@@ -109,7 +110,7 @@ class CallbackList(Callback):
 
 @contextmanager
 def reported(callbacks: Iterable[Callback], stages: Sequence[Stage]) -> Iterator[Callback]:
-    """Give one callback for several, which are told of the beginning and of any end."""
+    """Call `on_train_begin`, yield one callback for all, and call `on_train_end` in any case."""
     callback = CallbackList(callbacks)
     callback.on_train_begin(stages)
     try:
@@ -120,30 +121,10 @@ def reported(callbacks: Iterable[Callback], stages: Sequence[Stage]) -> Iterator
 
 @contextmanager
 def reported_stage(callback: Callback, stage: Stage) -> Iterator[None]:
-    """Report a stage, and its end."""
+    """Report the beginning of a stage and its end."""
     callback.on_stage_begin(stage)
     yield
     callback.on_stage_end(stage)
-
-
-class PrintCallback(Callback):
-    """Prints a line for each epoch, with the name of the member if there are several."""
-
-    def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file
-        self._members: list[Stage] = []
-
-    def on_train_begin(self, stages: Sequence[Stage]) -> None:
-        self._members = [stage for stage in stages if stage.member is not None]
-
-    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
-        self._print(epoch_line(record, self._members))
-
-    def on_message(self, text: str) -> None:
-        self._print(text)
-
-    def _print(self, text: str) -> None:
-        print(text, file=self._file or sys.stdout, flush=True)
 
 
 class MessageCallback(Callback):
@@ -205,8 +186,8 @@ def epoch_line(record: Mapping[str, Any], members: Sequence[Stage] = ()) -> str:
         parts.append(f"valid {CRITERIA[criterion]} {record[f'valid_{criterion}']:.4f}")
         parts.append(f"best {record[f'best_{criterion}']:.4f} @ {record['best_epoch']}")
         parts += [
-            f"{label} {record[f'valid_{other}']:.4f}"
-            for other, label in CRITERIA.items()
-            if other != criterion and record.get(f"valid_{other}") is not None
+            f"{label} {record[f'valid_{name}']:.4f}"
+            for name, label in CRITERIA.items()
+            if name != criterion and record.get(f"valid_{name}") is not None
         ]
     return "   ".join([*parts, f"{record['seconds']:.1f} s"])

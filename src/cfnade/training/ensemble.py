@@ -24,7 +24,7 @@ from cfnade.evaluation.rating_metrics import rmse
 from cfnade.fitted_model import FittedModel
 from cfnade.kernels.threads import thread_count, torch_threads
 from cfnade.training.calibration import Predictions, ValidationPredictions, mix_predictions
-from cfnade.training.callbacks import Callback, Stage
+from cfnade.training.callbacks import Callback
 from cfnade.training.member import MemberTraining, TrainedMember, check_init_model
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import MemberPlan, TrainingPlan, member_seconds
@@ -54,7 +54,7 @@ MIN_GAIN = 5e-4
 
 
 def train_members(
-    split: Split, plan: TrainingPlan, options: RunOptions, callbacks: Callback
+    split: Split, plan: TrainingPlan, options: RunOptions, callback: Callback
 ) -> list[TrainedMember]:
     """Train the members of a plan, in order; fewer if training was stopped before the last ones.
 
@@ -62,16 +62,13 @@ def train_members(
     """
     trainings = member_trainings(split.train, plan, options)
     if options.init_model is not None:
-        check_init_model(trainings, options.init_model, split.train)
+        check_init_model(trainings, options.init_model, split.train.scale)
 
     def train_one(training: MemberTraining) -> TrainedMember | None:
         if training.number and options.should_stop():
             return None
-        named: Callback = callbacks
-        if len(trainings) > 1:
-            named = NumberedRecords(callbacks, training.number)
         with torch_threads(thread_count(training.options.n_threads)):
-            return training.train(split, named)
+            return training.train(split, callback)
 
     at_once = _at_once(plan, options)
     if at_once == 1:  # on the calling thread, which receives interrupts
@@ -87,33 +84,20 @@ def member_trainings(
 ) -> list[MemberTraining]:
     """Return the training of each member, with its part of the threads and its own state."""
     n_threads, at_once = thread_count(options.n_threads), _at_once(plan, options)
-    each, more = divmod(n_threads, at_once)
+    threads_each, extra = divmod(n_threads, at_once)
     trainings, seconds = [], member_seconds(ratings, plan)
     for number, member in enumerate(plan.members):
-        threads = each + (number % at_once < more)  # no thread is idle if they do not divide
+        threads = threads_each + (number % at_once < extra)  # none is idle if they do not divide
         store = member_store(options.store, number)
-        own = replace(options, n_threads=threads, store=store)
-        trainings.append(MemberTraining.of(member, number, own, seconds[number]))
+        training = MemberTraining.from_plan(
+            member,
+            number,
+            replace(options, n_threads=threads, store=store),
+            seconds=seconds[number],
+            numbered=len(plan.members) > 1,
+        )
+        trainings.append(training)
     return trainings
-
-
-class NumberedRecords(Callback):
-    """Passes steps and epochs on, with the number of the member in each record."""
-
-    def __init__(self, callback: Callback, number: int) -> None:
-        self._callback, self._number = callback, number
-
-    def on_stage_begin(self, stage: Stage) -> None:
-        self._callback.on_stage_begin(stage)
-
-    def on_step_end(self, stage: Stage, progress: float, cost: float | None) -> None:
-        self._callback.on_step_end(stage, progress, cost)
-
-    def on_stage_end(self, stage: Stage) -> None:
-        self._callback.on_stage_end(stage)
-
-    def on_epoch_end(self, record: Mapping[str, Any]) -> None:
-        self._callback.on_epoch_end({"member": self._number, **record})
 
 
 def _at_once(plan: TrainingPlan, options: RunOptions) -> int:

@@ -83,19 +83,19 @@ class Schedule:
     patience: int | None = None
 
     @classmethod
-    def of(cls, config: TrainingConfig, steps_per_epoch: int) -> Schedule:
+    def from_config(cls, config: TrainingConfig, steps_per_epoch: int) -> Schedule:
         """Return the schedule of these training options."""
         steps = steps_per_epoch * config.epochs
         return cls(config.schedule, steps, config.learning_rate, config.patience)
 
     def factor(self, step: int, rate_cuts: int = 0) -> float:
         """Return the factor of a step, from 0."""
-        done = step / max(1, self.n_steps)
+        fraction = step / max(1, self.n_steps)
         match self.kind:
             case "cosine":
-                return FINAL_FACTOR + (1 - FINAL_FACTOR) * 0.5 * (1 + math.cos(math.pi * done))
+                return FINAL_FACTOR + (1 - FINAL_FACTOR) * 0.5 * (1 + math.cos(math.pi * fraction))
             case "linear":
-                falling = min(1.0, (1 - done) / (1 - LINEAR_START))
+                falling = min(1.0, (1 - fraction) / (1 - LINEAR_START))
                 return FINAL_FACTOR + (1 - FINAL_FACTOR) * falling
             case "plateau":
                 return float(PLATEAU_CUT**rate_cuts)
@@ -141,18 +141,16 @@ class LoopOptions:
     """The score that selects the best epoch."""
     validate_every: int = 1
     """Epochs between validations; the last one is always validated."""
-    refit: bool = False
 
     @classmethod
-    def of(cls, config: TrainingConfig, steps_per_epoch: int, *, refit: bool = False) -> Any:
+    def from_config(cls, config: TrainingConfig, steps_per_epoch: int) -> LoopOptions:
         """Return the options of a rating member."""
         return cls(
             epochs=config.epochs,
-            schedule=Schedule.of(config, steps_per_epoch),
+            schedule=Schedule.from_config(config, steps_per_epoch),
             average=config.average,
             average_every=config.average_every,
             criterion=config.choose_by,
-            refit=refit,
         )
 
 
@@ -177,7 +175,7 @@ class TrainingLoop:
         stage: Stage | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Prepare the loop, and continue from the saved state if the store says so.
+        """Prepare the loop, and continue from the saved state if the store is to resume.
 
         Args:
             model: The weights that the stepper updates.
@@ -263,9 +261,9 @@ class TrainingLoop:
         state.epoch_cost += cost * n_rows
         state.epoch_rows += n_rows
         state.epoch_seconds = time.monotonic() - self._began
-        done = state.epoch_rows / self.sampler.rows_per_epoch
+        fraction = state.epoch_rows / self.sampler.rows_per_epoch
         mean_cost = state.epoch_cost / state.epoch_rows
-        self._callback.on_step_end(self._stage, state.epoch + done, mean_cost)
+        self._callback.on_step_end(self._stage, state.epoch + fraction, mean_cost)
         seconds = time.monotonic() - self._saved_at
         if self._store is not None and self._store.is_due(state.step, seconds):
             self.save_state()
@@ -292,7 +290,9 @@ class TrainingLoop:
         state.history.append(record)
         state.epoch_cost, state.epoch_rows, state.epoch_seconds = 0.0, 0, 0.0
         self.schedule.end_epoch(state)
-        self._callback.on_epoch_end(record | ({"refit": True} if options.refit else {}))
+        number = {"member": self._stage.member} if self._stage.numbered else {}
+        refit = {"refit": True} if self._stage.refit else {}
+        self._callback.on_epoch_end({**number, **record, **refit})
 
     def _validate(self) -> Mapping[str, float] | None:
         """Score the averaged weights, and keep them if they are the best so far."""
@@ -325,11 +325,11 @@ class TrainingLoop:
             else:
                 self._best[name] = tensor.detach().clone()
 
-    def _require_finite(self, number: float, what: str, epoch: int) -> None:
+    def _require_finite(self, number: float, quantity: str, epoch: int) -> None:
         if not math.isfinite(number):
             rate = self.schedule.learning_rate
             raise DivergedError(
-                f"training diverged: the {what} is {number} at step {self.state.step} (epoch "
+                f"training diverged: the {quantity} is {number} at step {self.state.step} (epoch "
                 f"{epoch}); try a lower learning rate than {rate:g}, or more weight decay"
             )
 

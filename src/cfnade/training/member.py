@@ -16,7 +16,8 @@ from cfnade.components.base import other_axis
 from cfnade.components.optimizers import member_network, network_arrays
 from cfnade.components.registry import component_names, is_closed_form, new_member
 from cfnade.config import TrainingConfig
-from cfnade.data.dataset import Dataset, match_tables
+from cfnade.data.dataset import Dataset
+from cfnade.data.scale import Scale
 from cfnade.data.splits import Split
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel, count_training_ratings
@@ -64,10 +65,12 @@ class MemberTraining:
     """Those of the run, with the threads and the state of this member."""
     seconds: float = 0.0
     """Estimated time without the refit; 0 if it is unknown."""
+    numbered: bool = False
+    """Whether there are several members."""
 
     @classmethod
-    def of(
-        cls, plan: MemberPlan, number: int, options: RunOptions, seconds: float = 0.0
+    def from_plan(
+        cls, plan: MemberPlan, number: int, options: RunOptions, **more: Any
     ) -> MemberTraining:
         """Return the training of a plan's member."""
         fields = dict(plan.model)
@@ -76,7 +79,7 @@ class MemberTraining:
         )
         if is_closed_form(names):  # closed form: there are no weights to update or to average
             plan = replace(plan, training=replace(plan.training, epochs=0, average=0.0))
-        return cls(plan, names, fields, number, options, seconds)
+        return cls(plan, names, fields, number, options, **more)
 
     @property
     def config(self) -> TrainingConfig:
@@ -89,6 +92,7 @@ class MemberTraining:
             self.plan.label,
             seconds=self.seconds,
             member=self.number,
+            numbered=self.numbered,
             epochs=self.config.epochs or None,
             patience=self.config.patience,
         )
@@ -112,7 +116,7 @@ class MemberTraining:
             identity=self._identity(split, member),
         )
         continued = self.options.init_model is not None
-        if continued or any(one.starts_well for one in member.components.values()):
+        if continued or any(component.starts_well for component in member.components.values()):
             loop.validate_start()
         diverged = loop.run_until_diverged()
         stopped = loop.state.epoch < self.config.epochs and self.options.should_stop()
@@ -172,7 +176,7 @@ class MemberTraining:
             network,
             stepper.sampler,
             stepper,
-            LoopOptions.of(self.config, stepper.sampler.n_steps, refit=stage.refit),
+            LoopOptions.from_config(self.config, stepper.sampler.n_steps),
             callback=callback,
             stage=stage,
             should_stop=self.options.should_stop,
@@ -249,9 +253,7 @@ def continued_member(
     return member
 
 
-def check_init_model(
-    trainings: Sequence[MemberTraining], model: FittedModel, ratings: Dataset
-) -> None:
+def check_init_model(trainings: Sequence[MemberTraining], model: FittedModel, scale: Scale) -> None:
     """Raise a TrainingError unless each training can continue with its member of the model."""
     refused = "init_model cannot be continued: "
     if len(model.members) != len(trainings):
@@ -259,7 +261,7 @@ def check_init_model(
             f"{refused}it has {len(model.members)} members, and {len(trainings)} are to be "
             "trained; leave out what describes the model, so that it is continued as it is"
         )
-    if model.context.scale != ratings.scale:
+    if model.context.scale != scale:
         raise TrainingError(f"{refused}its ratings have another scale")
     for training, member in zip(trainings, model.members, strict=True):
         earlier, now = (" + ".join(names) for names in (member.components, training.components))
@@ -274,29 +276,6 @@ def check_init_model(
                 raise TrainingError(
                     f"{refused}its {name} is {saved[0]!r}, not {value!r}; give the same"
                 )
-
-
-def copy_known_weights(member: Member, model: FittedModel, ratings: Dataset, side: str) -> None:
-    """Copy dense weights and those of known columns from a model of one member."""
-    earlier = model.members[0].components
-    refused = f"the earlier model cannot be continued with side {side!r}: "
-    if list(earlier) != list(member.components):
-        before, now = (" + ".join(names) for names in (earlier, member.components))
-        raise TrainingError(
-            f"{refused}its components are {before}, not {now}; give the same side, and "
-            f"{option('ridge', 0)} for "
-            "a model without a ridge component"
-        )
-    if model.context.scale != ratings.scale:
-        raise TrainingError(f"{refused}its scale differs")
-    if len(model.members) > 1:
-        raise TrainingError(
-            f"the earlier model cannot be continued: it is the mean of {len(model.members)} models"
-        )
-    for name, component in member.components.items():
-        axis = other_axis(component.axis or "user")
-        places = match_tables(ratings.ids(axis), model.context.ids(axis))
-        component.take_over(earlier[name], places)
 
 
 def _plain(value: Any) -> Any:
