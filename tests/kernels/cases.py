@@ -154,10 +154,7 @@ def parameters(
         "c": case.normal(sizes[0], number=4, scale=0.5),
     }
     if factors:
-        tensors |= {
-            "B": weights(5, sizes[0], case.width),
-            "Q": weights(6, case.width, sizes[-1]),
-        }
+        tensors |= {"B": weights(5, sizes[0], case.width), "Q": weights(6, case.width, sizes[-1])}
     for i, (into, out) in enumerate(pairwise(sizes)):
         tensors[f"deep_W.{i}"] = weights(7 + i, out, into)
         tensors[f"deep_c.{i}"] = case.normal(out, number=17 + i, scale=0.5)

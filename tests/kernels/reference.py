@@ -15,11 +15,7 @@ import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
-ACTIVATIONS = {
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-}
+ACTIVATIONS = {"tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu}
 
 
 @dataclass(frozen=True)

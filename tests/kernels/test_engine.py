@@ -194,7 +194,7 @@ class Pair:
         cost = cost_of_scores(scores, targets.levels, weights, **how)
         for engine, side in zip(self.engines, (block.user, block.item), strict=True):
             engine.start_step()
-            engine.fit_scores(side.targets, cost.slopes)
+            engine.fit_scores(side.targets, cost.gradient)
             engine.fit_context(side.context)
         return cost.total
 

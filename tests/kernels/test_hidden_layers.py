@@ -27,13 +27,7 @@ FACTORED = [
     (5, (20, 33), 7, 50, 2),
     (40, (16, 3, 70), 9, 49, 3),
 ]
-FULL = [
-    ((1,), 1, 1),
-    ((7,), 2, 3),
-    ((500,), 101, 2),
-    ((33, 20), 97, 2),
-    ((256, 5, 17), 13, 1),
-]
+FULL = [((1,), 1, 1), ((7,), 2, 3), ((500,), 101, 2), ((33, 20), 97, 2), ((256, 5, 17), 13, 1)]
 FORMS = [*FACTORED, *((None, hidden, None, rows, threads) for hidden, rows, threads in FULL)]
 RULE = AdamRule(rate=0.1, decay=0.01, eps=1.0)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

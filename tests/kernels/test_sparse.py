@@ -1,4 +1,4 @@
-"""Sums of table rows that ragged rows name, against a loop in double precision."""
+"""Sparse rows: sums of table rows and co-occurrence, against matrix products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cfnade.kernels import sparse
 from cfnade.kernels.buffers import Array
-from cfnade.kernels.sparse import add_entries, add_rows, sum_rows, transposed
+from cfnade.kernels.sparse import add_entries, add_rows, cooccurrence, sum_rows, transposed
 
 
 def some_rows(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, Array, Array]:
@@ -97,3 +97,18 @@ def test_of_nobody_there_is_nothing() -> None:
     starts, rows, weights = transposed(none[1], none[1], none[2], 4)
     assert starts.tolist() == [0] * 5
     assert len(rows) == len(weights) == 0
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_cooccurrence_is_a_matrix_product(threads: int, weighed: bool) -> None:
+    """Some of 17 items never occur together, and the last one never occurs."""
+    rng = np.random.default_rng(0)
+    offsets, columns, weights = some_rows(rng, 40, 6)
+    columns = (columns + rng.integers(0, 10, 40).repeat(np.diff(offsets))).astype(np.int32)
+    data = offsets, columns, weights if weighed else np.ones_like(weights)
+    X = dense(*data, 17)
+    found = cooccurrence(*data, 17, threads=threads)
+    np.testing.assert_allclose(found, X.T @ X, rtol=1e-5, atol=1e-6)
+    assert not found[-1].any()
+    assert (X.T @ X == 0).any()

@@ -12,7 +12,7 @@ from cfnade.kernels.adam import AdamRule
 from cfnade.kernels.buffers import Array, RowBuffers, unpadded
 from cfnade.kernels.column_groups import ColumnGroups
 from cfnade.kernels.column_passes import update_output_table
-from cfnade.kernels.engine import Engine, _ThreadWork
+from cfnade.kernels.engine import Engine, ThreadWork
 from cfnade.kernels.sampling import GroupedBatch
 from cfnade.kernels.threads import NO_WAIT, even_ranges, run_parallel
 from cfnade.models.config import CFNADEConfig
@@ -54,7 +54,7 @@ class DistributedEngine(Engine):
         self._reserve(context, scale)
         run_parallel(self._prepare_and_sum, list(enumerate(self._sum_arguments(context))))
         self._sum_rows(self._in)
-        work = [_ThreadWork(t, rows) for t, rows in enumerate(self._row_ranges())]
+        work = [ThreadWork(t, rows) for t, rows in enumerate(self._row_ranges())]
         self._run_threads(
             lambda _, part: self._hidden.forward(NO_WAIT, part.rows, self._rows), work
         )

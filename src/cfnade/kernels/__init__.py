@@ -8,7 +8,7 @@ Reading order:
 - `hidden_layers`: dense layers between the two tables
 - `register_products`, `simd`, `buffers`: what these kernels are made of
 - `threads`, `jit`, `warmup`: threads, compilation, compilation ahead of use
-- `scoring`, `top_k`, `newton`: inference
+- `scoring`, `top_k`, `newton`, `edit_distance`: inference, the last one for titles
 - `posterior`, `factor_analysis`, `neighborhood`: closed-form components
 - `sparse`, `neighbor_regression`, `blending`: interaction models
 - `synthetic_sampling`: synthetic data

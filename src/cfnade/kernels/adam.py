@@ -109,7 +109,8 @@ class AdamState:
 
     def parameter(self, name: str) -> AdamParameter:
         """Return a parameter, flat, with its moments and its rule at this step."""
-        return AdamParameter(*self._flat[name], self._steps[name], name in self.rowwise)
+        table, moment, square = self._flat[name]
+        return AdamParameter(table, moment, square, self._steps[name], name in self.rowwise)
 
 
 @inlined
@@ -121,7 +122,7 @@ def parameter_pointers(update):
 
 @inlined
 def prefetch_parameter(update, column, layout):
-    """Have a column's weights and moments brought near, which will soon be moved."""
+    """Prefetch a column's weights and moments."""
     prefetch_column(update.table, column, layout)
     prefetch_column(update.moment, column, layout)
     if not update.rowwise:
@@ -129,45 +130,45 @@ def prefetch_parameter(update, column, layout):
 
 
 @inlined
-def adam_blocks(update, which, n, layout, grads, sizes):
-    """Move the columns which[:n] by the gradients of their blocks, one behind the other.
+def adam_blocks(update, columns, n, layout, grads, sizes):
+    """Move columns[:n] by the gradients of their blocks, which lie one behind the other.
 
     sizes is memory for 32 numbers per level.
     """
     if update.rowwise:
-        _adam_rowwise(update, which, n, layout, grads, sizes)
+        _adam_rowwise(update, columns, n, layout, grads, sizes)
     else:
-        _adam_elementwise(update, which, n, layout, grads)
+        _adam_elementwise(update, columns, n, layout, grads)
 
 
 @internal
-def _adam_elementwise(update, which, n, layout, grads):
+def _adam_elementwise(update, columns, n, layout, grads):
     for j in range(n):
         for k in range(layout.levels):
             row = j * layout.levels + k
-            start = (which[j] * layout.levels + k) * layout.width
+            start = (columns[j] * layout.levels + k) * layout.width
             update_weights(update, start, offset(grads, row * layout.padded_width), layout.width)
 
 
 @internal
-def _adam_rowwise(update, which, n, layout, grads, sizes):
-    """One thing after the other for all columns: what one waits for, sums across lanes, roots and
-    quotients, are found while the others go on."""
+def _adam_rowwise(update, columns, n, layout, grads, sizes):
+    """Take each stage for all columns before the next one: sums across lanes, roots and quotients
+    have long latencies, which overlap between columns."""
     K, block = layout.levels, layout.levels * layout.padded_width
     energies = offset(sizes, LANES * K)
     for j in range(n):
         _gradient_energies(
-            update, which[j] * K, layout, offset(grads, j * block), offset(energies, j * K)
+            update, columns[j] * K, layout, offset(grads, j * block), offset(energies, j * K)
         )
     for j in range(n):
         # Whole vectors are written: the next column's sizes take the place of what is too much.
         _level_step_sizes(
-            update, which[j] * K, layout, offset(energies, j * K), offset(sizes, j * K)
+            update, columns[j] * K, layout, offset(energies, j * K), offset(sizes, j * K)
         )
     for j in range(n):
         for k in range(K):
-            slopes, row = offset(grads, j * block + k * layout.padded_width), which[j] * K + k
-            _adam_level(update, row * layout.width, slopes, layout.width, sizes[j * K + k])
+            row, level = columns[j] * K + k, offset(grads, j * block + k * layout.padded_width)
+            _adam_level(update, row * layout.width, level, layout.width, sizes[j * K + k])
 
 
 @internal
@@ -212,25 +213,25 @@ def _gradient_energies(update, first, layout, grads, energies):
 
 @inlined
 def _level_step_sizes(update, first, layout, energies, sizes):
-    """sizes[k] = how far a column's level moves along its moment: its weights share a second
-    moment, their mean squared gradient. All levels at once, for roots and quotients are slow."""
+    """sizes[k] = the step of a column's level along its first moment: its weights share a second
+    moment, their mean squared gradient. All levels at once, as roots and quotients are slow."""
     table, _, square, rule, _ = update
     width = layout.width
     for k in range(0, layout.levels, LANES):
-        left = layout.levels - k
-        v = broadcast(table, rule.beta2) * load_masked(square, first + k, left)
+        remaining = layout.levels - k
+        v = broadcast(table, rule.beta2) * load_masked(square, first + k, remaining)
         v = v + broadcast(table, rule.one_minus_beta2 / width) * load(energies, k)
-        store_masked(square, first + k, v, left)
+        store_masked(square, first + k, v, remaining)
         spread = sqrt(v) * broadcast(table, rule.correction) + broadcast(table, rule.eps)
         store(sizes, k, broadcast(table, -rule.size) / spread)
 
 
 @inlined
 def _adam_level(update, first, grads, width, size):
-    """Move the weights of one level, given how far.
+    """Move the weights of one level by a step of this size.
 
-    If they are no whole number of vectors, the last one overlaps the one before. It is read before
-    anything is written, so that no weight moves twice.
+    If their number is no multiple of 16, the last vector overlaps the one before: masked stores are
+    slow on AVX2. It is read before anything is written, so that no weight moves twice.
     """
     table, moment, _, _, _ = update
     last = max(0, width - LANES)
@@ -244,7 +245,7 @@ def _adam_level(update, first, grads, width, size):
 
 @inlined
 def _along_moment(update, p, old, slope, size, count):
-    """Move the vector of weights at p; it and its moments were read."""
+    """Move the vector of weights at p, given the weights and moments that were read there."""
     table, moment, _, rule, _ = update
     weight, m = old
     slope = slope + broadcast(table, rule.decay) * weight

@@ -96,8 +96,8 @@ def _blended_gains(lo, hi, parts, hits, weights, discounts, out):
 def blended_gains(parts: Array, hits: Array, weights: Array, discounts: Array) -> Array:
     """Return the discounted gain of each row's best candidates by a weighed sum. (B,)."""
     out = np.empty(len(hits), np.float64)
-    given = np.asarray(weights, np.float32), np.asarray(discounts, np.float64)
-    data = *map(readonly, (parts, hits, *given)), out
+    factors = np.asarray(weights, np.float32), np.asarray(discounts, np.float64)
+    data = *map(readonly, (parts, hits, *factors)), out
     bounds = np.linspace(0, len(hits), thread_count(None) + 1).astype(int).tolist()
     run_parallel(_blended_gains, [(lo, hi, *data) for lo, hi in pairwise(bounds)])
     return out

@@ -113,9 +113,9 @@ class BlockSampler:
         if self._parts is None:
             return inside
         columns = self._parts[side].columns
-        own = np.zeros(max(1, len(columns)), np.uint8)
-        own[: len(columns)] = inside[columns]
-        return own
+        mask = np.zeros(max(1, len(columns)), np.uint8)
+        mask[: len(columns)] = inside[columns]
+        return mask
 
 
 def _in_own_order(batch: GroupedBatch) -> GroupedBatch:
@@ -123,10 +123,10 @@ def _in_own_order(batch: GroupedBatch) -> GroupedBatch:
     return batch._replace(targets=batch.targets._replace(order=order))
 
 
-def _membership(size: int, chosen: Array) -> Array:
+def _membership(size: int, indices: Array) -> Array:
     """Which of `size` are chosen, (size,) uint8; a repeated one would be sampled twice."""
     inside = np.zeros(size, np.uint8)
-    inside[chosen] = 1
-    if int(inside.sum()) != len(chosen):
+    inside[indices] = 1
+    if int(inside.sum()) != len(indices):
         raise ModelError("a block's users must be given once each")
     return inside

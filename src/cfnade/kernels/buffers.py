@@ -46,7 +46,7 @@ class BlockLayout(NamedTuple):
 class TileScratch(NamedTuple):
     """One thread's memory for a tile of 16 targets and its columns, as pointers.
 
-    Up to `most` columns follow each other in the first four.
+    Up to `columns_per_tile` columns follow each other in the first four.
     """
 
     block: Any  # (K · whole,) a column's vectors
@@ -63,7 +63,7 @@ class TileScratch(NamedTuple):
 
 @inlined
 def tile_scratch(memory, layout):
-    """The parts of one array: kernels take few arrays, for each is long to compile."""
+    """The parts of one array: each array argument of a kernel takes long to compile."""
     block = layout.columns_per_tile * layout.levels * layout.padded_width
     tile = layout.levels * LANES
     bias = offset(data_pointer(memory), 2 * block)
@@ -107,10 +107,10 @@ def pad_width(width: int) -> int:
 
 def block_layout(levels: int, width: int) -> BlockLayout:
     """Rows a multiple of 1 KB apart would share few cache sets: they get one vector more."""
-    whole = pad_width(width)
-    pitch = whole + LANES if whole % 256 == 0 else whole
-    most = min(LANES, max(1, TILE_CAPACITY // (levels * whole)))
-    return BlockLayout(levels, width, whole, pitch, most)
+    padded = pad_width(width)
+    stride = padded + LANES if padded % 256 == 0 else padded
+    per_tile = min(LANES, max(1, TILE_CAPACITY // (levels * padded)))
+    return BlockLayout(levels, width, padded, stride, per_tile)
 
 
 _LINE = 64  # bytes
@@ -119,20 +119,20 @@ _LINE = 64  # bytes
 def aligned_zeros(dtype: Any, size: int) -> Array:
     """Zeros that begin on a cache line; numpy promises 16 bytes."""
     count = size * np.dtype(dtype).itemsize
-    whole = np.zeros(count + _LINE, np.uint8)
-    first = -whole.__array_interface__["data"][0] % _LINE
-    return whole[first : first + count].view(dtype)
+    padded = np.zeros(count + _LINE, np.uint8)
+    first = -padded.__array_interface__["data"][0] % _LINE
+    return padded[first : first + count].view(dtype)
 
 
 def scratch_buffer(dtype: Any, layout: BlockLayout) -> Array:
-    """Memory for a Scratch: blocks twice, six tiles, two vectors and 16 indices."""
+    """Return the memory of a TileScratch: blocks twice, six tiles, two vectors and 16 indices."""
     blocks = 2 * layout.columns_per_tile * layout.padded_width
     return aligned_zeros(dtype, layout.levels * (blocks + 6 * LANES) + 4 * LANES)
 
 
 def readonly(array: Array) -> Array:
-    """A view that cannot be written through: kernels that only read then have one version,
-    whether an array came from a file that is mapped or from memory."""
+    """Return a read-only view, so that a kernel has one version for arrays in memory and for those
+    mapped from files."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -200,13 +200,13 @@ def read_block(table, column, layout, shared, block):
 
 @inlined
 def prefetch_column(table, column, layout):
-    """Have a column of the table brought near, which will soon be read."""
+    """Prefetch a column of the table."""
     first = column * layout.levels * layout.width
-    # The last vector reaches beyond the block: the processor asks for lanes that are masked, too.
+    # The last vector reaches beyond the block: the processor fetches masked lanes, too.
     end = first + (layout.levels - 1) * layout.width + layout.padded_width
     for i in range(first, end, LANES):
         prefetch(table, i)
-    prefetch(table, end - 1)  # what begins within a line has one line more
+    prefetch(table, end - 1)  # an unaligned block spans one more line
 
 
 @inlined
@@ -218,9 +218,9 @@ def clear(numbers, count):
 
 
 @inlined
-def add_row(into, to, source, first, whole):
+def add_row(into, to, source, first, padded):
     """into[to:to+whole] += source[first:first+whole]"""
-    for i in range(0, whole, LANES):
+    for i in range(0, padded, LANES):
         store(into, to + i, load(into, to + i) + load(source, first + i))
 
 
@@ -245,10 +245,10 @@ def cumulate_scores(scores, levels):
 
 
 @inlined
-def cumulate_score_gradient(slopes, levels):
+def cumulate_score_gradient(gradient, levels):
     """As `cumulate_gradient`, for the gradient of a tile's scores."""
     for k in range(levels - 2, -1, -1):
-        add_row(slopes, k * LANES, slopes, (k + 1) * LANES, LANES)
+        add_row(gradient, k * LANES, gradient, (k + 1) * LANES, LANES)
 
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cfnade.exceptions import ModelError
-from cfnade.kernels.buffers import Array
+from cfnade.kernels.buffers import Array, readonly
 from cfnade.kernels.jit import inlined, kernel
 from cfnade.kernels.simd import data_pointer
 
@@ -19,7 +19,7 @@ NO_ORDER: Array = np.empty(0, np.int64)
 
 
 class Cells(NamedTuple):
-    """Cells one by one, for code that knows nothing of columns' groups."""
+    """Cells one by one, not grouped by column."""
 
     rows: Array  # (n,) int64: number of the row in the batch
     columns: Array  # (n,) int64
@@ -37,7 +37,7 @@ class CellPointers(NamedTuple):
 
 @inlined
 def cell_pointers(cells):
-    """The same, as pointers."""
+    """Return the arrays as pointers."""
     return CellPointers(
         data_pointer(cells.starts), data_pointer(cells.rows), data_pointer(cells.levels)
     )
@@ -64,11 +64,11 @@ class ColumnGroups(NamedTuple):
         return CellPointers(self.starts, self.rows, self.levels)
 
     def columns(self) -> Array:
-        """The column of each rating. Returns (n,) int64."""
+        """Return the column of each rating, (n,) int64."""
         return np.repeat(np.arange(self.n_columns), np.diff(self.starts))
 
     def cells(self) -> Cells:
-        """The ratings in the order in which they were given, or by column if they have none."""
+        """Return the ratings in the order in which they were given, by column if there is none."""
         parts = self.rows.astype(np.int64), self.columns(), self.levels.astype(np.int64)
         by_column = Cells(*parts, self.weights)
         if not len(self.order):
@@ -99,36 +99,37 @@ def _counting_sort(columns, starts, order):
 
 
 def counting_sort(columns: Array, n_columns: int) -> tuple[Array, Array]:
-    """Where each column starts (M+1,), and which rating stands at each place by column (n,)."""
+    """Return where each column starts (M+1,), and the rating at each place by column (n,)."""
     starts, order = np.zeros(n_columns + 1, np.int64), np.empty(len(columns), np.int64)
     _counting_sort(columns.astype(np.int32), starts, order)
     return starts, order
 
 
 def partition_columns(
-    which: Array, starts: Array, fixed: float, parts: int
+    columns: Array, starts: Array, fixed: float, parts: int
 ) -> list[tuple[int, int]]:
-    """`parts` ranges of columns of about equal work: ratings + `fixed` per column.
+    """Return `parts` ranges of columns of about equal work: ratings + `fixed` per column.
 
-    `which` are the columns in question, rising, among them all that have ratings.
+    `columns` are rising, among them all that have ratings.
     """
 
     def work(place: int) -> float:  # of the columns before that place
-        return float(starts[which[place]]) + fixed * place
+        return float(starts[columns[place]]) + fixed * place
 
-    n = len(which)
-    whole = float(starts[-1]) + fixed * n
-    # Looked at where a search asks, not everywhere: a step calls this four times.
-    cuts = [bisect_left(range(n), whole * part / parts, key=work) for part in range(1, parts)]
+    n = len(columns)
+    total = float(starts[-1]) + fixed * n
+    # Bisection evaluates `work` at a few places only: a step calls this four times.
+    cuts = [bisect_left(range(n), total * part / parts, key=work) for part in range(1, parts)]
     return list(pairwise([0, *cuts, n]))
 
 
-def require_inside(name: str, values: Array, limit: int, what: str) -> None:
+def require_inside(name: str, values: Array, limit: int, limit_name: str) -> None:
     """Refuse indices that would leave the memory of a table."""
     if len(values) and (values.min() < 0 or values.max() >= limit):
         place = int(np.flatnonzero((values < 0) | (values >= limit))[0])
         raise ModelError(
-            f"{name}[{place}] (={values[place]}) must lie in 0..{limit - 1} ({what} = {limit})"
+            f"{name}[{place}] (={values[place]}) must lie in 0..{limit - 1} "
+            f"({limit_name} = {limit})"
         )
 
 
@@ -142,7 +143,7 @@ def group_by_column(
     n_columns: int,
     n_levels: int,
 ) -> ColumnGroups:
-    """Group cells given in any order; Checks every index."""
+    """Group cells given in any order, once every index has been checked."""
     for name, array in {"rows": rows, "columns": columns, "levels": levels}.items():
         _require_integers(name, array, len(columns))
     require_inside("rows", rows, n_rows, "rows")
@@ -151,8 +152,8 @@ def group_by_column(
     starts, order = counting_sort(columns, n_columns)
     present = np.flatnonzero(np.diff(starts)).astype(np.int32)
     grouped = rows[order].astype(np.int32), levels[order].astype(np.uint8)
-    weighed = weights[order] if len(weights) else weights
-    return ColumnGroups(n_rows, starts, *grouped, present, weighed, order)
+    ordered_weights = weights[order] if len(weights) else weights
+    return ColumnGroups(n_rows, starts, *grouped, present, ordered_weights, order)
 
 
 def _require_integers(name: str, array: Array, count: int) -> None:
@@ -175,7 +176,7 @@ class RowRatings(NamedTuple):
 
 
 def take_rows(offsets: Array, columns: Array, levels: Array, rows: Array) -> RowRatings:
-    """The ratings of these rows; a row that is unknown (-1) has none."""
+    """Return the ratings of these rows; an unknown row (-1) has none."""
     if len(rows) == 1:  # of most requests
         first, end = offsets[rows[0]], max(offsets[rows[0]], offsets[rows[0] + 1])
         numbers, part = np.zeros(end - first, np.int32), slice(first, end)
@@ -215,9 +216,10 @@ def _lookup_levels(offsets, rated, levels, order, rows, columns, marks, out):
 
 
 def lookup_levels(ratings: RowRatings, rows: Array, columns: Array, n_columns: int) -> Array:
-    """The level of each cell's rating, -1 where there is none; rows count among the ratings'. (n,).
+    """Return the level of each cell's rating, -1 where there is none. (n,).
 
-    An unknown column (-1) has no rating. Indices are trusted.
+    Rows are numbers among those of `ratings`. An unknown column (-1) has no rating. Indices are not
+    checked.
     """
     out, marks = np.empty(len(rows), np.int64), np.full(n_columns, -1, np.int64)
     order = np.argsort(rows, kind="stable")
@@ -242,15 +244,9 @@ def append_entries(
         ends: Position in `out` of the next entry of each row; advanced.
         out: Columns and levels of all rows, written.
     """
-    arrays = [_readonly_contiguous(array) for array in (rows, columns, levels)]
+    # Arrays of other types would compile a second kernel.
+    arrays = [readonly(np.ascontiguousarray(array)) for array in (rows, columns, levels)]
     _append_entries(*arrays, ends, *out)
-
-
-def _readonly_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only contiguous view: arrays of other types would compile a second kernel."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 @kernel

@@ -52,8 +52,8 @@ from cfnade.kernels.simd import (
 from cfnade.kernels.threads import barrier_wait
 
 PREFETCH_DISTANCE = 4
-"""Columns that lie apart are not foreseen by the processor: they are fetched so many before their
-turn."""
+"""Columns ahead that are prefetched where columns are left out: the processor's own prefetcher
+foresees successive ones only."""
 
 
 @inlined
@@ -100,7 +100,7 @@ def update_input_table(lo, hi, point, columns, cells, d_sums, layout, shared, up
     cells = cell_pointers(cells)
     scratch = tile_scratch(memory, layout)
     update = parameter_pointers(update)
-    slopes, apart = data_pointer(d_sums), _has_gaps(lo, hi, columns)
+    gradient, apart = data_pointer(d_sums), _has_gaps(lo, hi, columns)
     columns, block = data_pointer(columns), layout.levels * layout.padded_width
     for u in range(lo, hi, min(PREFETCH_DISTANCE, layout.columns_per_tile)):
         n = min(PREFETCH_DISTANCE, layout.columns_per_tile, hi - u)
@@ -109,14 +109,14 @@ def update_input_table(lo, hi, point, columns, cells, d_sums, layout, shared, up
             if apart:
                 prefetch_parameter(update, columns[min(u + PREFETCH_DISTANCE + j, hi - 1)], layout)
             begin, end = cells.starts[columns[u + j]], cells.starts[columns[u + j] + 1]
-            grads = offset(scratch.d_block, j * block)
+            d_block = offset(scratch.d_block, j * block)
             for p in range(begin, end):
                 level = cells.levels[p] * layout.padded_width
                 add_row(
-                    grads, level, slopes, cells.rows[p] * layout.row_stride, layout.padded_width
+                    d_block, level, gradient, cells.rows[p] * layout.row_stride, layout.padded_width
                 )
             if shared and begin < end:
-                cumulate_gradient(grads, layout)
+                cumulate_gradient(d_block, layout)
         adam_blocks(update, offset(columns, u), n, layout, scratch.d_block, scratch.level_sums)
 
 
@@ -124,7 +124,7 @@ def update_input_table(lo, hi, point, columns, cells, d_sums, layout, shared, up
 
 
 class OutputLayer(NamedTuple):
-    """What scores are made of, flat: the rows' states against the table, and the bias."""
+    """Arguments of scores, flat: the rows' states, the table, and the bias."""
 
     states: Array  # (B · pitch,)
     table: Array  # (M · K · D,)
@@ -148,10 +148,10 @@ def _set_row_starts(p, count, cells, pitch, scratch):
 
 
 @inlined
-def _score_targets(p, count, cells, output, scratch, soon):
+def _score_targets(p, count, cells, output, scratch, upcoming):
     """Scores of targets p..p+count of one column."""
     _set_row_starts(p, count, cells, output.layout.row_stride, scratch)
-    tile_scores(output.states, count, output.layout, scratch, soon)
+    tile_scores(output.states, count, output.layout, scratch, upcoming)
 
 
 @inlined
@@ -162,12 +162,12 @@ def _clear_gradients(layout, scratch):
 
 
 @inlined
-def _add_gradients(count, output, d_states, scratch, soon):
-    """Add what the tile's slopes say about block, bias and states; two blocks come soon."""
+def _add_gradients(count, output, d_states, scratch, upcoming):
+    """Add the gradients of block, bias and states; `upcoming` are two blocks to prefetch."""
     for k in range(output.layout.levels):
         scratch.d_bias[k] += horizontal_sum(load_masked(scratch.gradient, LANES * k, count))
-    add_block_gradient(output.states, count, output.layout, scratch, soon[0])
-    add_state_gradient(d_states, count, output.layout, scratch, soon[1])
+    add_block_gradient(output.states, count, output.layout, scratch, upcoming[0])
+    add_state_gradient(d_states, count, output.layout, scratch, upcoming[1])
 
 
 @inlined
@@ -181,9 +181,9 @@ def _update_columns(columns, n, output, updates, scratch):
 
 @inlined
 def _next_blocks(u, hi, columns, first, layout, update):
-    """Weights, and both moments, of the column after columns[u], asked for with its first tile.
+    """Weights, and both moments, of the column after columns[u], prefetched with its first tile.
 
-    That is for large blocks: `fetch_block` asks for all of a small one at once.
+    That is for large blocks: `prefetch_parameter` fetches a small one at once.
     """
     begin = columns[min(u + 1, hi - 1)] * layout.levels * layout.width
     levels = layout.levels if first and layout.columns_per_tile == 1 else 0
@@ -197,10 +197,10 @@ def _next_blocks(u, hi, columns, first, layout, update):
 
 
 @inlined
-def _columns_in_tile(u, hi, columns, starts, most):
+def _columns_in_tile(u, hi, columns, starts, limit):
     """How many columns from columns[u] on have their targets in one tile; at least one column."""
     n, begin = 1, starts[columns[u]]
-    while n < most and u + n < hi and starts[columns[u + n] + 1] - begin <= LANES:
+    while n < limit and u + n < hi and starts[columns[u + n] + 1] - begin <= LANES:
         n += 1
     return n
 
@@ -218,7 +218,7 @@ def _fill_tile(p, count, cells, weight_of, factor, scratch):
 
 @inlined
 def _cost_of_tile(output, ordinal, scratch):
-    """The cost of a tile, its scores and slopes those of the table's own levels."""
+    """The cost of a tile, whose scores and gradients are those of the table's own levels."""
     if output.shared:
         cumulate_scores(scratch.scores, output.layout.levels)
     cost: float = tile_cost(output.layout.levels, ordinal, scratch)
@@ -261,9 +261,9 @@ def update_output_table(
     while u < hi:
         n = _columns_in_tile(u, hi, columns, starts, layout.columns_per_tile)
         for j in range(n):
-            own = column_scratch(scratch, j, 0, layout)
-            _read_column(columns[u + j], output, own)
-            _clear_gradients(layout, own)
+            part = column_scratch(scratch, j, 0, layout)
+            _read_column(columns[u + j], output, part)
+            _clear_gradients(layout, part)
         end = starts[columns[u + n - 1] + 1]
         for p in range(starts[columns[u]], end, LANES):
             count = min(LANES, end - p)
@@ -271,9 +271,9 @@ def update_output_table(
             for j in range(n):
                 c = columns[u + j]
                 first, last = max(p, starts[c]), min(p + LANES, starts[c + 1])
-                own = column_scratch(scratch, j, first - p, layout)
-                soon, _ = _next_blocks(u + j, hi, columns, p <= starts[c], layout, updates[0])
-                _score_targets(first, last - first, cells, output, own, soon)
+                part = column_scratch(scratch, j, first - p, layout)
+                upcoming, _ = _next_blocks(u + j, hi, columns, p <= starts[c], layout, updates[0])
+                _score_targets(first, last - first, cells, output, part, upcoming)
             _fill_tile(p, count, cells, weight_of, factor, scratch)
             cost += _cost_of_tile(output, ordinal, scratch)
             for j in range(n):
@@ -284,9 +284,11 @@ def update_output_table(
                         updates[0], columns[min(u + j + layout.columns_per_tile, hi - 1)], layout
                     )
                 if first < last:
-                    own = column_scratch(scratch, j, first - p, layout)
-                    _, soon = _next_blocks(u + j, hi, columns, p <= starts[c], layout, updates[0])
-                    _add_gradients(last - first, output, d_rows, own, soon)
+                    part = column_scratch(scratch, j, first - p, layout)
+                    _, upcoming = _next_blocks(
+                        u + j, hi, columns, p <= starts[c], layout, updates[0]
+                    )
+                    _add_gradients(last - first, output, d_rows, part, upcoming)
         _update_columns(offset(columns, u), n, output, updates, scratch)
         u += n
     return cost
@@ -294,14 +296,16 @@ def update_output_table(
 
 @kernel
 def update_output_table_from_gradient(
-    lo, hi, columns, cells, order, slopes, states, updates, layout, shared, d_states, memory
+    lo, hi, columns, cells, order, gradient, states, updates, layout, shared, d_states, memory
 ):
-    """As `target_step`, from given gradients of the scores, slopes[order[p]·K + k]: for models that
-    add their scores."""
+    """As `update_output_table`, from the gradient of the scores, gradient[order[p]·K + k]: for
+    members that add the scores of several components."""
     K, cells, scratch = layout.levels, cell_pointers(cells), tile_scratch(memory, layout)
     updates = parameter_pointers(updates[0]), parameter_pointers(updates[1])
     output = OutputLayer(data_pointer(states), updates[0].table, updates[1].table, layout, shared)
-    d_rows, place_of, slope_of = data_pointer(d_states), data_pointer(order), data_pointer(slopes)
+    d_rows = data_pointer(d_states)
+    place_of = data_pointer(order)
+    gradient_of = data_pointer(gradient)
     clear(d_rows, len(d_states))
     apart = layout.columns_per_tile > 1 and _has_gaps(lo, hi, columns)
     columns = data_pointer(columns)
@@ -316,11 +320,11 @@ def update_output_table_from_gradient(
             _set_row_starts(p, count, cells, layout.row_stride, scratch)
             for t in range(count):
                 for k in range(K):
-                    scratch.gradient[LANES * k + t] = slope_of[place_of[p + t] * K + k]
+                    scratch.gradient[LANES * k + t] = gradient_of[place_of[p + t] * K + k]
             if shared:
                 cumulate_score_gradient(scratch.gradient, K)
-            _, soon = _next_blocks(u, hi, columns, p == cells.starts[c], layout, updates[0])
-            _add_gradients(count, output, d_rows, scratch, soon)
+            _, upcoming = _next_blocks(u, hi, columns, p == cells.starts[c], layout, updates[0])
+            _add_gradients(count, output, d_rows, scratch, upcoming)
         _update_columns(offset(columns, u), np.int64(1), output, updates, scratch)
 
 
@@ -347,6 +351,3 @@ def add_scores(lo, hi, columns, cells, order, output, out, memory):
             for t in range(count):
                 for k in range(K):
                     sums[place_of[p + t] * K + k] += scratch.scores[LANES * k + t]
-
-
-# -- flat parameters ------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class OutputPass:
         return [(*cut, *fixed, memory.part(t), memory.scratch[t]) for t, cut in enumerate(cuts)]
 
 
-class _ThreadWork(NamedTuple):
+class ThreadWork(NamedTuple):
     """A thread's part of a step."""
 
     number: int
@@ -168,9 +168,9 @@ class Engine:
         fits = self._target_arguments(batch.targets, 1 / batch.size)
         sums, moves = self._sum_arguments(batch.context), self._move_arguments(batch.context)
         parts = zip(range(self.threads), self._row_ranges(), sums, fits, moves, strict=True)
-        return float(sum(self._run_threads(self._step, [_ThreadWork(*part) for part in parts])))
+        return float(sum(self._run_threads(self._step, [ThreadWork(*part) for part in parts])))
 
-    def _step(self, barrier: Barrier, work: _ThreadWork) -> float:
+    def _step(self, barrier: Barrier, work: ThreadWork) -> float:
         """A thread waits for the others four times, each time inside the next kernel."""
         first, second, third, fourth = (barrier.point(work.number, n) for n in range(1, 5))
         self._encode(first, work)
@@ -179,12 +179,12 @@ class Engine:
         return float(cost)
 
     def _run_threads(
-        self, function: Callable[[Barrier, _ThreadWork], Any], parts: Sequence[_ThreadWork]
+        self, function: Callable[[Barrier, ThreadWork], Any], parts: Sequence[ThreadWork]
     ) -> list[Any]:
         """Call the function for each thread's work, with one barrier for all."""
         barrier = Barrier(self.threads)
 
-        def run_part(work: _ThreadWork) -> Any:
+        def run_part(work: ThreadWork) -> Any:
             with barrier.release_on_error(work.number):
                 return function(barrier, work)
 
@@ -200,13 +200,13 @@ class Engine:
         """Return the state of each row from its context, (B, D'), and keep it for the fits."""
         self._reserve(context, scale)
         parts = zip(self._row_ranges(), self._sum_arguments(context), strict=True)
-        work = [_ThreadWork(t, rows, sum=arguments) for t, (rows, arguments) in enumerate(parts)]
+        work = [ThreadWork(t, rows, sum=arguments) for t, (rows, arguments) in enumerate(parts)]
         self._run_threads(
             lambda barrier, part: self._encode(barrier.point(part.number, 1), part), work
         )
         return unpadded(self._rows.state, self._output.memory.layout)
 
-    def _encode(self, point: BarrierPoint, work: _ThreadWork) -> None:
+    def _encode(self, point: BarrierPoint, work: ThreadWork) -> None:
         self._prepare_and_sum(work.number, work.sum)
         self._hidden.forward(point, work.rows, self._rows)
 
@@ -256,9 +256,9 @@ class Engine:
             self._context_work(context),
         )
 
-    def _context_work(self, context: ColumnGroups) -> list[_ThreadWork]:
+    def _context_work(self, context: ColumnGroups) -> list[ThreadWork]:
         parts = zip(self._row_ranges(), self._move_arguments(context), strict=True)
-        return [_ThreadWork(t, rows, fit_context=move) for t, (rows, move) in enumerate(parts)]
+        return [ThreadWork(t, rows, fit_context=move) for t, (rows, move) in enumerate(parts)]
 
     def _move_arguments(self, context: ColumnGroups) -> list[KernelArguments]:
         memory, columns = self._in, _updated_columns(context, sparse=self.sparse)
@@ -267,11 +267,11 @@ class Engine:
         cuts = partition_columns(columns, context.starts, CONTEXT_COLUMN, self.threads)
         return [(*cut, *fixed, parameter, memory.scratch[t]) for t, cut in enumerate(cuts)]
 
-    def _fit_context(self, before: BarrierPoint, after: BarrierPoint, work: _ThreadWork) -> None:
+    def _fit_context(self, before: BarrierPoint, after: BarrierPoint, work: ThreadWork) -> None:
         self._hidden.backward(work.number, before, work.rows, self._rows)
         self._update(after, work)
 
-    def _update(self, point: BarrierPoint, work: _ThreadWork) -> None:
+    def _update(self, point: BarrierPoint, work: ThreadWork) -> None:
         update_input_table(*work.fit_context[:2], point, *work.fit_context[2:])
         self._hidden.update(work.number, self.parameters.parameter)
 

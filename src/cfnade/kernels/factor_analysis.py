@@ -22,14 +22,14 @@ from cfnade.kernels.posterior import (
 
 
 @fastmath_kernel
-def expectation_step(lo, hi, rows, residuals, given, sums):
+def expectation_step(lo, hi, rows, residuals, loadings_and_products, sums):
     """Expectation step of factor analysis over rows lo..hi, in units of the noise.
 
     residuals (n,) are ratings minus their column's mean; given are loadings a (M, D) and their
     products with the loadings' variances. Adds Σ z zᵀ (lower half), Σ z r and Σ z of each column's
     rows to sums.
     """
-    (a, lower), (squares, products, firsts) = given, sums
+    (a, lower), (squares, products, firsts) = loadings_and_products, sums
     offsets, columns = rows
     D, L = a.shape[1], lower.shape[1]
     factor, inverse = np.zeros((D, D), a.dtype), np.zeros((D, D), a.dtype)
@@ -42,9 +42,9 @@ def expectation_step(lo, hi, rows, residuals, given, sums):
         for i in range(D):
             mean[i] = 0
         for p in range(first, end):
-            own = a[columns[p]]
+            vector = a[columns[p]]
             for i in range(D):
-                mean[i] += residuals[p] * own[i]
+                mean[i] += residuals[p] * vector[i]
         solve(factor, mean)
         second_moments(factor, mean, inverse, second)
         for p in range(first, end):
@@ -96,9 +96,9 @@ def maximization_step(lo, hi, sums, precision, centre, loadings):
 
 
 @fastmath_kernel
-def residual_sums(first, rows, residuals, given, sums):
+def residual_sums(first, rows, residuals, loadings_and_products, sums):
     """sums (n, L + D) of rows from `first` on: Σ of loadings' products, Σ residual · loading."""
-    a, lower = given
+    a, lower = loadings_and_products
     offsets, columns = rows
     D, L = a.shape[1], lower.shape[1]
     for n in range(len(sums)):
@@ -107,9 +107,9 @@ def residual_sums(first, rows, residuals, given, sums):
         for i in range(D):
             sums[n, L + i] = 0
         for p in range(begin, end):
-            own = a[columns[p]]
+            vector = a[columns[p]]
             for i in range(D):
-                sums[n, L + i] += residuals[p] * own[i]
+                sums[n, L + i] += residuals[p] * vector[i]
 
 
 @fastmath_kernel
@@ -144,14 +144,14 @@ def add_moments(first, rows, residuals, moments, sums):
 
 
 @fastmath_kernel
-def gibbs_step(lo, hi, rows, residuals, given, prior, noise, out):
+def gibbs_step(lo, hi, rows, residuals, loadings_and_products, prior, noise, out):
     """Draw the vectors of rows lo..hi from their posteriors, in units of the ratings' noise.
 
     residuals (n,) are ratings less what is not the row's; given are the columns' vectors (M, D) and
     their products' lower halves; prior the precision and the mean of a vector; noise (N, D) are
     standard normal numbers. Fills draws, means, variances (N, D) and squared errors (N,).
     """
-    (vectors, lower), (precision, centre) = given, prior
+    (vectors, lower), (precision, centre) = loadings_and_products, prior
     offsets, columns = rows
     draws, means, variances, errors = out
     D = vectors.shape[1]
@@ -166,9 +166,9 @@ def gibbs_step(lo, hi, rows, residuals, given, prior, noise, out):
         for i in range(D):
             mean[i] = precision[i] * centre[i]
         for p in range(first, end):
-            own = vectors[columns[p]]
+            vector = vectors[columns[p]]
             for i in range(D):
-                mean[i] += residuals[p] * own[i]
+                mean[i] += residuals[p] * vector[i]
         solve(factor, mean)
         invert_factor(factor, inverse)
         for i in range(D):
@@ -178,8 +178,8 @@ def gibbs_step(lo, hi, rows, residuals, given, prior, noise, out):
                 draw[i] += inverse[k, i] * noise[row, k]
         total = errors[row] * 0
         for p in range(first, end):
-            left, own = residuals[p], vectors[columns[p]]
+            error, vector = residuals[p], vectors[columns[p]]
             for i in range(D):
-                left -= own[i] * draw[i]
-            total += left * left
+                error -= vector[i] * draw[i]
+            total += error * error
         errors[row] = total

@@ -157,7 +157,7 @@ def _activate(units, layer, rows, weights):
 
     With e = exp(-|x|), tanh(x / 2) is (1 - e) / (1 + e) with x's sign.
     """
-    zero, one, two = broadcast(units, 0.0), broadcast(units, 1.0), broadcast(units, 2.0)
+    zero, ones, two = broadcast(units, 0.0), broadcast(units, 1.0), broadcast(units, 2.0)
     half = broadcast(units, 0.5)
     for row in range(rows):
         for i in range(0, layer.outer_padded, LANES):
@@ -171,7 +171,7 @@ def _activate(units, layer, rows, weights):
                 if layer.activation == TANH:
                     x = two * x
                 e = exp(zero - maximum(x, zero - x))
-                size = (one - e) / (one + e)
+                size = (ones - e) / (ones + e)
                 x = select_le(zero, x, size, zero - size)
                 if layer.activation == SIGMOID:
                     x = half + half * x
@@ -189,7 +189,7 @@ def hidden_forward(lo, hi, point, sums, scale, layers, packed, units, states):
     """
     barrier_wait(point)
     weights, rows = data_pointer(packed), data_pointer(sums.start)
-    first, last, nothing, unit = _layer(layers, 0), len(layers) - 1, 0, 1
+    first, last, replace, unit = _layer(layers, 0), len(layers) - 1, 0, 1
     for begin in range(lo, hi, CHUNK_ROWS):
         end = min(begin + CHUNK_ROWS, hi)
         n = end - begin
@@ -205,7 +205,7 @@ def hidden_forward(lo, hi, point, sums, scale, layers, packed, units, states):
                 left = MatrixView(x, layer.inner_stride, unit)
                 right = MatrixView(offset(weights, layer.transposed), layer.transposed_stride, unit)
                 out = MatrixView(y, layer.outer_stride, unit)
-                matmul(left, n, layer.inner, right, out, layer.outer_padded, nothing)
+                matmul(left, n, layer.inner, right, out, layer.outer_padded, replace)
             else:
                 _copy_rows(x, layer.inner_stride, y, layer.outer_stride, n, layer.outer_padded)
             if layer.bias >= 0:
@@ -214,20 +214,20 @@ def hidden_forward(lo, hi, point, sums, scale, layers, packed, units, states):
 
 
 @internal
-def _activation_gradient(slopes, stride, units, layer, rows, d_c):
+def _activation_gradient(d_units, stride, units, layer, rows, d_c):
     """The gradient before the activation from that after it; d_c has its sum over rows."""
-    zero, one = broadcast(units, 0.0), broadcast(units, 1.0)
+    zero, ones = broadcast(units, 0.0), broadcast(units, 1.0)
     for i in range(0, layer.outer_padded, LANES):
         total = load(d_c, i)
         for row in range(rows):
-            y, slope = load(units, row * layer.outer_stride + i), load(slopes, row * stride + i)
+            y, slope = load(units, row * layer.outer_stride + i), load(d_units, row * stride + i)
             if layer.activation == TANH:
-                slope = slope * (one - y * y)
+                slope = slope * (ones - y * y)
             elif layer.activation == SIGMOID:
-                slope = slope * y * (one - y)
+                slope = slope * y * (ones - y)
             elif layer.activation == RELU:
                 slope = select_le(y, zero, zero, slope)
-            store(slopes, row * stride + i, slope)
+            store(d_units, row * stride + i, slope)
             total = total + slope
         store(d_c, i, total)
 
@@ -243,7 +243,7 @@ def hidden_backward(lo, hi, point, d_states, sums, scale, layers, packed, units,
     weights, rows = data_pointer(packed), data_pointer(sums.start)
     gradients = offset(data_pointer(grads.numbers), grads.thread * grads.size)
     clear(gradients, grads.size)
-    count, nothing, unit = len(layers), 0, 1
+    count, replace, unit = len(layers), 0, 1
     first, outer = _layer(layers, 0), _layer(layers, count - 1)
     for begin in range(lo, hi, CHUNK_ROWS):
         end = min(begin + CHUNK_ROWS, hi)
@@ -251,14 +251,14 @@ def hidden_backward(lo, hi, point, d_states, sums, scale, layers, packed, units,
         _merge_rows(begin, end, d_states, outer.outer_stride)
         d = offset(data_pointer(d_states.start), begin * outer.outer_stride)
         stride = outer.outer_stride
-        for back in range(count):
-            number = count - 1 - back
+        for depth in range(count):
+            number = count - 1 - depth
             layer = _layer(layers, number)
             x = offset(data_pointer(units), begin * layer.inner_stride + layer.x)
             if number == 0:
                 x = offset(rows, begin * layer.inner_stride)
             y = offset(data_pointer(units), begin * layer.outer_stride + layer.y)
-            if back == 0:
+            if depth == 0:
                 y = offset(data_pointer(states), begin * layer.outer_stride)
             if layer.bias >= 0:
                 _activation_gradient(d, stride, y, layer, n, offset(gradients, layer.d_bias))
@@ -274,13 +274,13 @@ def hidden_backward(lo, hi, point, d_states, sums, scale, layers, packed, units,
                 left, right = MatrixView(x, unit, layer.inner_stride), MatrixView(d, stride, unit)
                 out = MatrixView(d_W, layer.d_by_inner, unit)
                 matmul(left, layer.inner, n, right, out, layer.outer_padded, unit)
-            to = offset(data_pointer(grads.chunk), (back % 2) * CHUNK_ROWS * layer.inner_stride)
+            to = offset(data_pointer(grads.chunk), (depth % 2) * CHUNK_ROWS * layer.inner_stride)
             if number == 0:
                 to = x
             right = MatrixView(offset(weights, layer.matrix), layer.inner_padded, unit)
             out = MatrixView(to, layer.inner_stride, unit)
             left = MatrixView(d, stride, unit)
-            matmul(left, n, layer.outer, right, out, layer.inner_padded, nothing)
+            matmul(left, n, layer.outer, right, out, layer.inner_padded, replace)
             d, stride = to, layer.inner_stride
         _scale_rows(begin, end, rows, first, scale)
 
@@ -301,18 +301,18 @@ def update_layer(part, parts, grads, layers, number, W, c):
     Traffic: weights, moments and gradients, once.
     """
     layer, matrix, biases = _layer(layers, number), parameter_pointers(W), parameter_pointers(c)
-    own, numbers, size = data_pointer(grads.row), data_pointer(grads.numbers), grads.size
+    values, numbers, size = data_pointer(grads.row), data_pointer(grads.numbers), grads.size
     lo, hi = layer.outer * part // parts, layer.outer * (part + 1) // parts
     if layer.bias >= 0:
         for h in range(lo, hi):
-            own[h - lo] = _merged(numbers, size, parts, layer.d_bias + h)
-        update_weights(biases, lo, own, hi - lo)
+            values[h - lo] = _merged(numbers, size, parts, layer.d_bias + h)
+        update_weights(biases, lo, values, hi - lo)
     if layer.matrix >= 0:
         for h in range(lo, hi):
             first = layer.d_matrix + h * layer.d_by_outer
             for j in range(layer.inner):
-                own[j] = _merged(numbers, size, parts, first + j * layer.d_by_inner)
-            update_weights(matrix, h * layer.inner, own, layer.inner)
+                values[j] = _merged(numbers, size, parts, first + j * layer.d_by_inner)
+            update_weights(matrix, h * layer.inner, values, layer.inner)
 
 
 # -- all layers ------------------------------------------------------------------------------------
@@ -372,16 +372,18 @@ class HiddenLayers:
 
     def forward(self, point: BarrierPoint, part: tuple[int, int], rows: BatchRows) -> None:
         """Compute the states of a part of the rows, once their sums have been merged and scaled."""
-        own = self._layers, self._packed, self._units
-        hidden_forward(*part, point, self._row_sums(rows.input), rows.scale, *own, rows.state)
+        fixed = self._layers, self._packed, self._units
+        hidden_forward(*part, point, self._row_sums(rows.input), rows.scale, *fixed, rows.state)
 
     def backward(
         self, thread: int, point: BarrierPoint, part: tuple[int, int], rows: BatchRows
     ) -> None:
         """The gradient of the sums takes their place; that of the weights is kept."""
         sums = self._row_sums(rows.output), self._row_sums(rows.input)
-        own = self._layers, self._packed, self._units
-        hidden_backward(*part, point, *sums, rows.scale, *own, rows.state, self._gradients[thread])
+        fixed = self._layers, self._packed, self._units
+        hidden_backward(
+            *part, point, *sums, rows.scale, *fixed, rows.state, self._gradients[thread]
+        )
 
     def merge_gradients(self) -> Array:
         """Add the threads' gradients of the weights into the first ones, and return these."""
@@ -395,7 +397,7 @@ class HiddenLayers:
         """Let Adam move the thread's share of the weights, once all threads have been back."""
         gradients = self._gradients[thread]
         for number, names in enumerate(self._names):
-            W, c = (parameter(name or other) for name, other in (names, names[::-1]))
+            W, c = (parameter(name or bias_name) for name, bias_name in (names, names[::-1]))
             update_layer(thread, self._threads, gradients, self._layers, number, W, c)
 
     def _row_sums(self, memory: RowBuffers) -> RowSums:

@@ -1,8 +1,8 @@
 """Regressions of each item on the items that it occurs with most, for catalogs of any size.
 
-Of XᵀX a line per item is kept: its own count and those of the `most` items with the largest cosine.
-Item j is then regressed on its m nearest ones by a Cholesky factorization of its own, in memory
-that does not grow with the catalog.
+Of XᵀX a line per item is kept: its own count and those of the `n_kept` items with the largest
+cosine. Item j is then regressed on its m nearest ones by a Cholesky factorization of its own, in
+memory that does not grow with the catalog.
 """
 
 from __future__ import annotations
@@ -11,51 +11,49 @@ import numpy as np
 
 from cfnade.kernels.buffers import Array, readonly
 from cfnade.kernels.jit import fastmath_internal, internal, kernel
-from cfnade.kernels.sparse import transposed
+from cfnade.kernels.sparse import by_item_and_user
 from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.kernels.top_k import nth_largest_of_row
 
-_RIDGE_FACTOR, _MAX_TRIES = (
-    1.5,
-    20,
-)  # of a diagonal: counts that were not kept may leave a matrix indefinite
+_RIDGE_FACTOR, _MAX_TRIES = 1.5, 20
+"""Growth of a diagonal: a matrix may be indefinite because small counts are not kept."""
 
 
 @kernel
-def _gram_lines(first, step, by_item, by_user, norms, most, out):
-    """The `most` columns with the largest cosine, by rising column; -1 behind their end."""
+def _gram_lines(first, step, by_item, by_user, norms, n_kept, out):
+    """The `n_kept` columns with the largest cosine, by rising column; -1 behind their end."""
     starts, users, of_users = by_item
     offsets, columns, weights = by_user
     lines, values = out
     M = len(lines)
     counts, cosines = np.zeros(M, np.float32), np.empty(M, np.float32)
-    touched, heap = np.empty(M, np.int32), np.empty(most, np.float32)
+    touched, heap = np.empty(M, np.int32), np.empty(n_kept, np.float32)
     for i in range(first, M, step):
         met = 0
         for p in range(starts[i], starts[i + 1]):
-            own = of_users[p]
+            weight = of_users[p]
             for q in range(offsets[users[p]], offsets[users[p] + 1]):
                 j = columns[q]
                 if counts[j] == 0:
                     touched[met] = j
                     met += 1
-                counts[j] += own * weights[q]
-        near = 0
+                counts[j] += weight * weights[q]
+        n_candidates = 0
         for t in range(met):
             if touched[t] != i:
-                cosines[near] = counts[touched[t]] / norms[touched[t]]
-                near += 1
+                cosines[n_candidates] = counts[touched[t]] / norms[touched[t]]
+                n_candidates += 1
         least, ties = np.float32(-np.inf), 0
-        if near > most:
-            least = nth_largest_of_row(cosines, near, heap)
+        if n_candidates > n_kept:
+            least = nth_largest_of_row(cosines, n_candidates, heap)
             above = 0
-            for t in range(near):
+            for t in range(n_candidates):
                 above += cosines[t] > least
-            ties = most - above
-        kept = np.sort(touched[:met])  # of equal ones the lower columns are kept
+            ties = n_kept - above
+        rising = np.sort(touched[:met])  # of equal ones the lower columns are kept
         place = 0
         for t in range(met):
-            j = kept[t]
+            j = rising[t]
             cosine = counts[j] / norms[j]
             equal = j != i and cosine == least
             if j != i and (cosine > least or (equal and ties > 0)):
@@ -66,18 +64,16 @@ def _gram_lines(first, step, by_item, by_user, norms, most, out):
 
 
 def gram_lines(
-    offsets: Array, columns: Array, weights: Array, M: int, most: int
+    offsets: Array, columns: Array, weights: Array, M: int, n_kept: int
 ) -> tuple[Array, Array, Array]:
-    """Return lines (M, most) of XᵀX, rising and -1 behind their end, their values, the diagonal."""
-    rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    by_item = transposed(rows, columns, weights, M)
-    by_user = tuple(map(readonly, (offsets, columns, weights)))
+    """Return lines (M, n_kept) of XᵀX, rising with -1 at the end, their values, the diagonal."""
+    by_item, by_user = by_item_and_user(offsets, columns, weights, M)
     diagonal = np.bincount(columns, np.square(weights, dtype=np.float64), minlength=M)
     norms = np.sqrt(np.maximum(diagonal, 1e-30)).astype(np.float32)
-    out = np.full((M, most), -1, np.int32), np.zeros((M, most), np.float32)
+    out = np.full((M, n_kept), -1, np.int32), np.zeros((M, n_kept), np.float32)
     count = thread_count(None)
     run_parallel(
-        _gram_lines, [(n, count, by_item, by_user, norms, most, out) for n in range(count)]
+        _gram_lines, [(n, count, by_item, by_user, norms, n_kept, out) for n in range(count)]
     )
     return *out, diagonal.astype(np.float32)
 
@@ -128,18 +124,18 @@ def _solve(matrix, n, vector):
 
 
 @internal
-def _fill_gram(matrix, chosen, n, lines, values, diagonal, places):
+def _fill_gram(matrix, items, n, lines, values, diagonal, places):
     """The lower triangle of the chosen items' counts with each other; `places` (M,) are all -1.
 
     A count that either of two lines kept holds for both. Passes over whole lines: searching them
     for each pair took three times as long on 2,900 items (Steam, m = 100).
     """
     for a in range(n):
-        places[chosen[a]] = a
+        places[items[a]] = a
         matrix[a, :a] = np.float32(0.0)
         matrix[a, a] = diagonal[a]
     for a in range(n):
-        i = chosen[a]
+        i = items[a]
         for p in range(_length(lines[i])):
             b = places[lines[i, p]]
             if b > a:
@@ -147,26 +143,26 @@ def _fill_gram(matrix, chosen, n, lines, values, diagonal, places):
             elif b >= 0:
                 matrix[a, b] = values[i, p]
     for a in range(n):
-        places[chosen[a]] = -1
+        places[items[a]] = -1
 
 
 @kernel
 def _regressions(first, step, lines, values, diagonal, ridge, m, out):
     """The neighbors of each item, rising, and the weights of their regression."""
     neighbors, weights = out
-    M, most = lines.shape
+    M, n_kept = lines.shape
     matrix, ridged = np.empty((m, m), np.float32), np.empty(m, np.float32)
-    cosines, target = np.empty(most, np.float32), np.empty(m, np.float32)
+    cosines, target = np.empty(n_kept, np.float32), np.empty(m, np.float32)
     places = np.full(M, -1, np.int32)
     for j in range(first, M, step):
-        near = _length(lines[j])
-        for q in range(near):
+        n_candidates = _length(lines[j])
+        for q in range(n_candidates):
             i = lines[j, q]
             cosines[q] = -values[j, q] / np.sqrt(np.maximum(diagonal[i], np.float32(1e-30)))
-        n = min(m, near)
+        n = min(m, n_candidates)
         if n == 0:
             continue
-        order = np.argsort(cosines[:near], kind="mergesort")[:n]
+        order = np.argsort(cosines[:n_candidates], kind="mergesort")[:n]
         order.sort()
         for a in range(n):
             neighbors[j, a] = lines[j, order[a]]

@@ -1,4 +1,4 @@
-"""Sparse neighbourhoods: what known ratings weigh, and what that says of other columns.
+"""Sparse neighborhoods: weights of known ratings, and their corrections of other columns.
 
 components/neighborhood.py has the equations. A row's matrix has a few entries a column, so its
 system is solved by conjugate gradients, to the last digits: it is part of one positive definite
@@ -24,93 +24,100 @@ class ResidualCovariance(NamedTuple):
     """Covariances column by column, and variances. M columns, P pairs."""
 
     starts: Array  # (M+1,) int64
-    others: Array  # (P,) int32, rising within a column
+    neighbors: Array  # (P,) int32, rising within a column
     covariances: Array  # (P,) float64
     variances: Array  # (M,) float64
 
 
 @internal
-def _row_matrix(columns, near, place, starts):
+def _row_matrix(columns, covariance, place, starts):
     """The covariances between the columns of a row: its sparse lines. place (M,) is -1 again."""
     size = 0
     for a in range(len(columns)):
         place[columns[a]] = a
-        size += near.starts[columns[a] + 1] - near.starts[columns[a]]
-    others, values, count = np.empty(size, np.int64), np.empty(size), 0
+        size += covariance.starts[columns[a] + 1] - covariance.starts[columns[a]]
+    neighbors, values, count = np.empty(size, np.int64), np.empty(size), 0
     for a in range(len(columns)):
         starts[a] = count
-        for q in range(near.starts[columns[a]], near.starts[columns[a] + 1]):
-            if place[near.others[q]] >= 0:
-                others[count], values[count] = place[near.others[q]], near.covariances[q]
+        for q in range(covariance.starts[columns[a]], covariance.starts[columns[a] + 1]):
+            if place[covariance.neighbors[q]] >= 0:
+                neighbors[count], values[count] = (
+                    place[covariance.neighbors[q]],
+                    covariance.covariances[q],
+                )
                 count += 1
     starts[len(columns)] = count
     for a in range(len(columns)):
         place[columns[a]] = -1
-    return others, values
+    return neighbors, values
 
 
 @internal
-def _multiply(x, diagonal, starts, others, values, out):
+def _multiply(x, diagonal, starts, neighbors, values, out):
     """out = A x for a row's matrix A. Returns xᵀ A x."""
     total = 0.0
     for a in range(len(x)):
-        line = diagonal[a] * x[a]
+        row_sum = diagonal[a] * x[a]
         for q in range(starts[a], starts[a + 1]):
-            line += values[q] * x[others[q]]
-        out[a] = line
-        total += line * x[a]
+            row_sum += values[q] * x[neighbors[q]]
+        out[a] = row_sum
+        total += row_sum * x[a]
     return total
 
 
 @internal
-def _solve(diagonal, starts, others, values, left, out, precision):
-    """out = A⁻¹ left; `left` is used up. The diagonal is what steps are scaled by."""
-    n = len(left)
-    way, product, size = left / diagonal, np.empty(n), 0.0
+def _solve(diagonal, starts, neighbors, values, residual, out, precision):
+    """out = A⁻¹ residual, which is overwritten. The diagonal is the preconditioner."""
+    n = len(residual)
+    direction, product, size = residual / diagonal, np.empty(n), 0.0
     for a in range(n):
         out[a] = 0.0
-        size += left[a] * way[a]
+        size += residual[a] * direction[a]
     enough = precision * size
     for _ in range(n + _EXTRA_STEPS):
         if size <= enough:
             break
-        step = size / _multiply(way, diagonal, starts, others, values, product)
+        step = size / _multiply(direction, diagonal, starts, neighbors, values, product)
         before, size = size, 0.0
         for a in range(n):
-            out[a] += step * way[a]
-            left[a] -= step * product[a]
-            size += left[a] * left[a] / diagonal[a]
+            out[a] += step * direction[a]
+            residual[a] -= step * product[a]
+            size += residual[a] * residual[a] / diagonal[a]
         for a in range(n):
-            way[a] = left[a] / diagonal[a] + size / before * way[a]
+            direction[a] = residual[a] / diagonal[a] + size / before * direction[a]
 
 
 @kernel
-def solve_weights(offsets, columns, residuals, near, out):
-    """out (C,) = w of the ratings of ragged rows, given what is left of each."""
-    place = np.full(len(near.variances), -1, np.int64)
+def solve_weights(offsets, columns, residuals, covariance, out):
+    """out (C,) = w of the ratings of ragged rows, given their residuals."""
+    place = np.full(len(covariance.variances), -1, np.int64)
     for row in range(len(offsets) - 1):
         part = slice(offsets[row], offsets[row + 1])
-        own = columns[part]
-        starts = np.empty(len(own) + 1, np.int64)
-        others, values = _row_matrix(own, near, place, starts)
-        diagonal = np.empty(len(own))
-        for a in range(len(own)):
-            diagonal[a] = near.variances[own[a]]
-        _solve(diagonal, starts, others, values, residuals[part].copy(), out[part], _PRECISION)
+        row_columns = columns[part]
+        starts = np.empty(len(row_columns) + 1, np.int64)
+        neighbors, values = _row_matrix(row_columns, covariance, place, starts)
+        diagonal = np.empty(len(row_columns))
+        for a in range(len(row_columns)):
+            diagonal[a] = covariance.variances[row_columns[a]]
+        _solve(diagonal, starts, neighbors, values, residuals[part].copy(), out[part], _PRECISION)
 
 
 @kernel
-def correct_without_each(g, columns, left_out, residuals, near, out):
+def correct_without_each(g, columns, left_out, residuals, covariance, out):
     """out (T,) = c of a column for one row without each of T ratings, -1 for none of the columns.
 
     With A the row's matrix, g = A⁻¹ R_i and u = A⁻¹ 1_t, the row without rating t has
-    c = (g - u g_t / u_t)·e, e (T, n) being what is left of each rating then. So u, a downdate of
+    c = (g - u g_t / u_t)·e, e (T, n) being the residuals then. So u, a downdate of
     A⁻¹, is needed as exactly as g_t is large; e_t does not matter.
     """
-    place = np.full(len(near.variances), -1, np.int64)
+    place = np.full(len(covariance.variances), -1, np.int64)
     starts = np.empty(len(columns) + 1, np.int64)
-    others, values = _row_matrix(columns, near, place, starts)
-    diagonal, right, u = near.variances[columns], np.zeros(len(columns)), np.empty(len(columns))
+    neighbors, values = _row_matrix(columns, covariance, place, starts)
+    diagonal, right, u = (
+        covariance.variances[columns],
+        np.zeros(len(columns)),
+        np.empty(len(columns)),
+    )
     largest = np.abs(g).max()
     for number in range(len(left_out)):
         t, e = left_out[number], residuals[number]
@@ -121,47 +128,47 @@ def correct_without_each(g, columns, left_out, residuals, near, out):
             right[:] = 0.0
             right[t] = 1.0
             precision = max(_PRECISION, (_RELATIVE_ERROR * largest / g[t]) ** 2)
-            _solve(diagonal, starts, others, values, right, u, precision)
+            _solve(diagonal, starts, neighbors, values, right, u, precision)
             out[number] -= g[t] / u[t] * (np.sum(u * e) - u[t] * e[t])
 
 
 @kernel
-def correct_cells(cells, ragged, weights, near, out):
+def correct_cells(cells, ragged, weights, covariance, out):
     """out (n,) = c of cells: their rows, rising, and columns."""
-    rows, asked = cells
+    rows, cell_columns = cells
     offsets, columns = ragged
-    known, last = np.zeros(len(near.variances)), -1
+    weight_of, last = np.zeros(len(covariance.variances)), -1
     for t in range(len(rows)):
         if rows[t] != last:
             if last >= 0:
-                known[columns[offsets[last] : offsets[last + 1]]] = 0.0
+                weight_of[columns[offsets[last] : offsets[last + 1]]] = 0.0
             last = rows[t]
             for p in range(offsets[last], offsets[last + 1]):
-                known[columns[p]] = weights[p]
+                weight_of[columns[p]] = weights[p]
         total = 0.0
-        for q in range(near.starts[asked[t]], near.starts[asked[t] + 1]):
-            total += near.covariances[q] * known[near.others[q]]
+        for q in range(covariance.starts[cell_columns[t]], covariance.starts[cell_columns[t] + 1]):
+            total += covariance.covariances[q] * weight_of[covariance.neighbors[q]]
         out[t] = total
 
 
 @kernel
-def correct_row(columns, weights, near, out):
+def correct_row(columns, weights, covariance, out):
     """out (M,) = c of every column for one row."""
     out[:] = 0.0
     for p in range(len(columns)):
-        for q in range(near.starts[columns[p]], near.starts[columns[p] + 1]):
-            out[near.others[q]] += near.covariances[q] * weights[p]
+        for q in range(covariance.starts[columns[p]], covariance.starts[columns[p] + 1]):
+            out[covariance.neighbors[q]] += covariance.covariances[q] * weights[p]
 
 
 @kernel
-def correct_column(column, ragged, weights, near, out):
+def correct_column(column, ragged, weights, covariance, out):
     """out (N,) = c of one column for every row."""
     offsets, columns = ragged
-    known = np.zeros(len(near.variances))
-    for q in range(near.starts[column], near.starts[column + 1]):
-        known[near.others[q]] = near.covariances[q]
+    weight_of = np.zeros(len(covariance.variances))
+    for q in range(covariance.starts[column], covariance.starts[column + 1]):
+        weight_of[covariance.neighbors[q]] = covariance.covariances[q]
     for row in range(len(out)):
         total = 0.0
         for p in range(offsets[row], offsets[row + 1]):
-            total += known[columns[p]] * weights[p]
+            total += weight_of[columns[p]] * weights[p]
         out[row] = total

@@ -1,7 +1,7 @@
 """Gaussian posteriors of rows, one small Cholesky factor each, and their gradients.
 
-A rating of column i at level k tells of a row: u_i uᵢᵀ + diag(q_i) is added to its precision and
-E_{i,k} to what the precision is solved for (models/ridge.py has the equations). Kernels are serial
+A rating of column i at level k adds u_i uᵢᵀ + diag(q_i) to the precision of its row, and E_{i,k} to
+what the precision is solved for (models/ridge.py has the equations). Kernels are serial
 over a range of rows, so threads may take ranges of their own. The sums of a row are
 L = D (D + 1) / 2 numbers of its precision and D of what it is solved for; processes that share the
 columns add their sums before they solve.
@@ -18,12 +18,12 @@ from cfnade.kernels.jit import fastmath_internal, fastmath_kernel
 
 
 class Evidence(NamedTuple):
-    """What ratings tell of a row. M columns, K levels, D dimensions, L = D (D + 1) / 2."""
+    """What each rating adds to its row. M columns, K levels, D dimensions, L = D (D + 1) / 2."""
 
     u: Array  # (M, D)
     products: Array  # (M, L) u uᵀ + diag q, the lower half row by row: adding it is one long loop
     E: Array  # (M, K, D)
-    prior: Array  # (D,) the precision of a row of which nothing is known
+    prior: Array  # (D,) the precision of a row without ratings
     importance: Array  # (D,)
 
 
@@ -47,10 +47,10 @@ class Posteriors(NamedTuple):
 def lower_products(u, q, out):
     """out (M, L) = the lower halves of u uᵀ + diag q."""
     for column in range(len(u)):
-        own, line, place = u[column], out[column], 0
+        vector, line, place = u[column], out[column], 0
         for i in range(u.shape[1]):
             for j in range(i + 1):
-                line[place] = own[i] * own[j]
+                line[place] = vector[i] * vector[j]
                 place += 1
             line[place - 1] += q[column, i]
 
@@ -68,7 +68,7 @@ def add_products(first, end, columns, products, total):
 
 @fastmath_internal
 def add_evidence(first, end, columns, levels, E, total):
-    """total (D,) = Σ of what ratings first..end tell."""
+    """total (D,) = Σ of the evidence of ratings first..end."""
     for i in range(len(total)):
         total[i] = 0
     for p in range(first, end):
@@ -145,7 +145,7 @@ def posterior_variance(inverse, i):
 
 @fastmath_internal
 def unknown_share(factor, importance, inverse):
-    """ω: the weighted mean of the posterior variances, 1 where nothing is known."""
+    """ω: the weighted mean of the posterior variances, 1 for a row without ratings."""
     invert_factor(factor, inverse)
     share, total = importance[0] * 0, importance[0] * 0
     for i in range(len(factor)):
@@ -158,62 +158,63 @@ def unknown_share(factor, importance, inverse):
 def leave_one_out(rows, cells, evidence, means, unknown):
     """Mean and ω of cells' rows without the cell: row number, column and level of each.
 
-    Quickest if cells of a row follow each other: what its ratings add up to is kept between them.
+    Fastest if cells of a row follow each other: the sums of its ratings are kept between them.
     """
     _, products, E, prior, importance = evidence
     offsets, columns, levels = rows
-    asked, asked_columns, asked_levels = cells
+    cell_rows, cell_columns, cell_levels = cells
     D, last = len(prior), -1
     inverse, factor = np.zeros((D, D), E.dtype), np.zeros((D, D), E.dtype)
-    whole, rest = np.zeros(products.shape[1], E.dtype), np.zeros(products.shape[1], E.dtype)
-    told = np.zeros(D, E.dtype)
-    for t in range(len(asked)):
-        row, column = asked[t], asked_columns[t]
+    all_products = np.zeros(products.shape[1], E.dtype)
+    other_products = np.zeros(products.shape[1], E.dtype)
+    evidence_sum = np.zeros(D, E.dtype)
+    for t in range(len(cell_rows)):
+        row, column = cell_rows[t], cell_columns[t]
         first, end = offsets[row], offsets[row + 1]
         if row != last:
-            add_products(first, end, columns, products, whole)
-            add_evidence(first, end, columns, levels, E, told)
+            add_products(first, end, columns, products, all_products)
+            add_evidence(first, end, columns, levels, E, evidence_sum)
             last = row
         # What is left of a lone rating is nothing, not a rounding error.
-        left, mean, own = min(1, end - first - 1), means[t], E[column, asked_levels[t]]
-        for place in range(len(rest)):
-            rest[place] = left * (whole[place] - products[column, place])
+        has_others, mean, vector = min(1, end - first - 1), means[t], E[column, cell_levels[t]]
+        for place in range(len(other_products)):
+            other_products[place] = has_others * (all_products[place] - products[column, place])
         for i in range(D):
-            mean[i] = left * (told[i] - own[i])
-        fill_precision(prior, rest, factor)
+            mean[i] = has_others * (evidence_sum[i] - vector[i])
+        fill_precision(prior, other_products, factor)
         cholesky(factor)
         solve(factor, mean)
         unknown[t] = unknown_share(factor, importance, inverse)
 
 
 @fastmath_kernel
-def posterior_gradients(rows, evidence, found, slopes, grads):
-    """Add gradients of u (the precision's part), E and the prior; slopes (B, D) are the means'.
+def posterior_gradients(rows, evidence, posteriors, d_means, grads):
+    """Add gradients of u (the precision's part), E and the prior, given those of the means.
 
-    With x = Λ⁻¹ ∂m, which takes the place of slopes: ∂E = x, ∂u = -x (u·m) - m (u·x), ∂β = -x m.
+    With x = Λ⁻¹ ∂m, which replaces d_means (B, D): ∂E = x, ∂u = -x (u·m) - m (u·x), ∂β = -x m.
     """
     u, offsets, columns, levels = evidence.u, rows.offsets, rows.columns, rows.levels
     d_u, d_E, d_prior = grads
     D = u.shape[1]
-    for row in range(len(slopes)):
-        mean, x = found.means[row], slopes[row]
-        solve(found.factors[row], x)
+    for row in range(len(d_means)):
+        mean, x = posteriors.means[row], d_means[row]
+        solve(posteriors.factors[row], x)
         for i in range(D):
             d_prior[i] -= x[i] * mean[i]
         for p in range(offsets[row], offsets[row + 1]):
-            own, grad, told = u[columns[p]], d_u[columns[p]], d_E[columns[p], levels[p]]
-            along_mean, along_x = own[0] * mean[0], own[0] * x[0]
+            vector, grad, d_evidence = u[columns[p]], d_u[columns[p]], d_E[columns[p], levels[p]]
+            along_mean, along_x = vector[0] * mean[0], vector[0] * x[0]
             for i in range(1, D):
-                along_mean += own[i] * mean[i]
-                along_x += own[i] * x[i]
+                along_mean += vector[i] * mean[i]
+                along_x += vector[i] * x[i]
             for i in range(D):
                 grad[i] -= x[i] * along_mean + mean[i] * along_x
-                told[i] += x[i]
+                d_evidence[i] += x[i]
 
 
 @fastmath_kernel
 def row_sums(lo, hi, rows, evidence, sums):
-    """sums (B, L + D) of what the ratings of rows lo..hi tell."""
+    """sums (B, L + D) = products and evidence of the ratings of rows lo..hi, added up."""
     _, products, E, _, _ = evidence
     offsets, columns, levels = rows
     L = products.shape[1]
@@ -240,7 +241,7 @@ def solve_sums(lo, hi, sums, evidence, out):
 
 
 @fastmath_kernel
-def solve_rows(lo, hi, factors, slopes):
-    """slopes of rows lo..hi become Λ⁻¹ times themselves."""
+def solve_rows(lo, hi, factors, d_means):
+    """Multiply the gradients of rows lo..hi by Λ⁻¹, in place."""
     for row in range(lo, hi):
-        solve(factors[row], slopes[row])
+        solve(factors[row], d_means[row])

@@ -153,7 +153,7 @@ def _backward(targets: int, strips: int) -> Any:
     """rows[starts[t+j] + i] += Σ_k factors[16·k + t + j] · block[k·pitch + i], j < targets."""
 
     @intrinsic
-    def back(_, rows, starts, t, factors, block, pitch, levels, offset):
+    def add_rows(_, rows, starts, t, factors, block, pitch, levels, offset):
         def generate(context, builder, kinds, args):
             def element(i, index):
                 return element_pointer(context, builder, kinds.args[i], args[i], index)
@@ -185,7 +185,7 @@ def _backward(targets: int, strips: int) -> Any:
 
         return signature(rows, starts, t, factors, block, pitch, levels, offset), generate
 
-    return back
+    return add_rows
 
 
 _dots16, _dots4, _dots1 = _dots(16), _dots(4), _dots(1)
@@ -196,97 +196,97 @@ _backward1, _backward1_1 = _backward(1, STRIP), _backward(1, 1)
 
 
 class PrefetchBlock(NamedTuple):
-    """A block in memory, of weights or moments, whose turn comes soon.
+    """A block in memory, of weights or moments, that is needed soon.
 
     The processor can ask memory for few lines at once, and waits if a program asks for more. So the
     loops of a tile ask for a part of such a block each time that they have worked on as much.
     """
 
     start: Any
-    levels: int  # of the block that are asked for: 0 if it is near already
+    levels: int  # of the block that are prefetched; 0 if none need be
 
 
 @inlined
-def _prefetch_part(soon, k, levels, i, vectors, width):
+def _prefetch_part(upcoming, k, levels, i, vectors, width):
     """Ask for some vectors from the i-th number on of some levels from the k-th on."""
-    for level in range(k, min(k + levels, soon.levels)):
+    for level in range(k, min(k + levels, upcoming.levels)):
         for s in range(vectors):
-            prefetch(soon.start, level * width + i + s * LANES)
+            prefetch(upcoming.start, level * width + i + s * LANES)
 
 
 @internal
-def tile_scores(states, count, layout, scratch, soon):
+def tile_scores(states, count, layout, scratch, upcoming):
     """scores[16·k + t] = block[k] · state of target t + bias[k], for the first `count` targets."""
     block = scratch.block
     begins = scratch.row_starts
-    whole = layout.padded_width
+    width = layout.padded_width
     out = scratch.scores
     for k in range(layout.levels):
         bias = scratch.bias[k]
-        _prefetch_part(soon, k, 1, 0, whole // LANES, layout.width)
+        _prefetch_part(upcoming, k, 1, 0, width // LANES, layout.width)
         if HAS_AVX512 and count == LANES:
-            _dots16(block, k * whole, states, begins, 0, whole, out, k * LANES, bias)
+            _dots16(block, k * width, states, begins, 0, width, out, k * LANES, bias)
             continue
         t = 0
         while t + 4 <= count:
-            _dots4(block, k * whole, states, begins, t, whole, out, k * LANES + t, bias)
+            _dots4(block, k * width, states, begins, t, width, out, k * LANES + t, bias)
             t += 4
         while t < count:
-            _dots1(block, k * whole, states, begins, t, whole, out, k * LANES + t, bias)
+            _dots1(block, k * width, states, begins, t, width, out, k * LANES + t, bias)
             t += 1
 
 
 @internal
-def add_block_gradient(states, count, layout, scratch, soon):
-    """d_block[k] += Σ_t slopes[16·k + t] · state of target t."""
+def add_block_gradient(states, count, layout, scratch, upcoming):
+    """d_block[k] += Σ_t gradient[16·k + t] · state of target t."""
     block = scratch.d_block
     begins = scratch.row_starts
-    whole = layout.padded_width
-    slopes = scratch.gradient
+    width = layout.padded_width
+    gradient = scratch.gradient
     k = 0
     while k < layout.levels:
-        several = k + LEVEL_GROUP <= layout.levels
-        e, g, i = k * whole, k * LANES, 0
-        while i < whole:
-            _prefetch_part(soon, k, LEVEL_GROUP if several else 1, i, STRIP, layout.width)
-            if STRIP > 1 and i + STRIP * LANES <= whole:
-                if several:
-                    _outer_group(block, e, whole, slopes, g, states, begins, count, i)
+        is_group = k + LEVEL_GROUP <= layout.levels
+        e, g, i = k * width, k * LANES, 0
+        while i < width:
+            _prefetch_part(upcoming, k, LEVEL_GROUP if is_group else 1, i, STRIP, layout.width)
+            if STRIP > 1 and i + STRIP * LANES <= width:
+                if is_group:
+                    _outer_group(block, e, width, gradient, g, states, begins, count, i)
                 else:
-                    _outer_level(block, e, whole, slopes, g, states, begins, count, i)
+                    _outer_level(block, e, width, gradient, g, states, begins, count, i)
                 i += STRIP * LANES
             else:
-                if several:
-                    _outer_group_1(block, e, whole, slopes, g, states, begins, count, i)
+                if is_group:
+                    _outer_group_1(block, e, width, gradient, g, states, begins, count, i)
                 else:
-                    _outer_level_1(block, e, whole, slopes, g, states, begins, count, i)
+                    _outer_level_1(block, e, width, gradient, g, states, begins, count, i)
                 i += LANES
-        k += LEVEL_GROUP if several else 1
+        k += LEVEL_GROUP if is_group else 1
 
 
 @internal
-def add_state_gradient(d_states, count, layout, scratch, soon):
-    """d_state of target t += Σ_k slopes[16·k + t] · block[k]."""
+def add_state_gradient(d_states, count, layout, scratch, upcoming):
+    """d_state of target t += Σ_k gradient[16·k + t] · block[k]."""
     block = scratch.block
     begins = scratch.row_starts
-    whole = layout.padded_width
-    slopes = scratch.gradient
+    width = layout.padded_width
+    gradient = scratch.gradient
     i = 0
-    while i < whole:
-        wide, t = STRIP > 1 and i + STRIP * LANES <= whole, 0
-        _prefetch_part(soon, 0, layout.levels, i, STRIP, layout.width)
+    while i < width:
+        is_wide, t = STRIP > 1 and i + STRIP * LANES <= width, 0
+        _prefetch_part(upcoming, 0, layout.levels, i, STRIP, layout.width)
         while t < count:
-            four = t + 4 <= count
-            if wide and four:
-                _backward4(d_states, begins, t, slopes, block, whole, layout.levels, i)
-            elif wide:
-                _backward1(d_states, begins, t, slopes, block, whole, layout.levels, i)
-            elif four:
-                _backward4_1(d_states, begins, t, slopes, block, whole, layout.levels, i)
+            is_four = t + 4 <= count
+            if is_wide and is_four:
+                _backward4(d_states, begins, t, gradient, block, width, layout.levels, i)
+            elif is_wide:
+                _backward1(d_states, begins, t, gradient, block, width, layout.levels, i)
+            elif is_four:
+                _backward4_1(d_states, begins, t, gradient, block, width, layout.levels, i)
             else:
-                _backward1_1(d_states, begins, t, slopes, block, whole, layout.levels, i)
-            t += 4 if four else 1
-        i += STRIP * LANES if wide else LANES
+                _backward1_1(d_states, begins, t, gradient, block, width, layout.levels, i)
+            t += 4 if is_four else 1
+        i += STRIP * LANES if is_wide else LANES
 
 
 INDEX = ir.IntType(64)
@@ -297,11 +297,11 @@ STRIP = 4 if HAS_AVX512 else 1  # vectors of each
 def _product(rows: int, strips: int) -> Any:
     """out[i·to + s] (+)= Σ_k a[i·by_row + k·by_step] · b[k·pitch + s] for i < rows, k < count.
 
-    s runs over `strips` vectors; what is in out counts if `more` is not 0.
+    s runs over `strips` vectors; what is in out counts if `accumulate` is not 0.
     """
 
     @intrinsic
-    def product(_, a, by_row, by_step, b, pitch, count, out, to, more):
+    def product(_, a, by_row, by_step, b, pitch, count, out, to, accumulate):
         def generate(context, builder, _kinds, args):
             left, across, along, right, apart, n, result, down, add_to = args
             zero = constant(ir.VectorType(left.type.pointee, LANES), 0.0)
@@ -336,7 +336,7 @@ def _product(rows: int, strips: int) -> Any:
                 write_vector(builder, builder.load(slot), place)
             return context.get_dummy_value()
 
-        return signature(a, by_row, by_step, b, pitch, count, out, to, more), generate
+        return signature(a, by_row, by_step, b, pitch, count, out, to, accumulate), generate
 
     return product
 
@@ -354,27 +354,31 @@ class MatrixView(NamedTuple):
 
 
 @internal
-def matmul(a, rows, count, b, out, width, more):
-    """out (rows × width) = a (rows × count) times b (count × width), or more by that.
+def matmul(a, rows, count, b, out, width, accumulate):
+    """out (rows × width) = a (rows × count) times b (count × width), or is increased by that.
 
     Of b and out, vectors are read and written whole; width is a multiple of 16.
     """
     s = 0
     while s < width:
-        wide = s + STRIP * LANES <= width
+        is_wide = s + STRIP * LANES <= width
         right = offset(b.start, s)
         i = 0
         while i < rows:
-            many = i + ROW_GROUP <= rows
+            is_group = i + ROW_GROUP <= rows
             left, to = offset(a.start, i * a.by_row), offset(out.start, i * out.by_row + s)
             sizes = b.by_row, count
-            if wide and many:
-                _product_rows(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, more)
-            elif wide:
-                _product_row(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, more)
-            elif many:
-                _narrow_product_rows(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, more)
+            if is_wide and is_group:
+                _product_rows(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, accumulate)
+            elif is_wide:
+                _product_row(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, accumulate)
+            elif is_group:
+                _narrow_product_rows(
+                    left, a.by_row, a.by_step, right, *sizes, to, out.by_row, accumulate
+                )
             else:
-                _narrow_product_row(left, a.by_row, a.by_step, right, *sizes, to, out.by_row, more)
-            i += ROW_GROUP if many else 1
-        s += STRIP * LANES if wide else LANES
+                _narrow_product_row(
+                    left, a.by_row, a.by_step, right, *sizes, to, out.by_row, accumulate
+                )
+            i += ROW_GROUP if is_group else 1
+        s += STRIP * LANES if is_wide else LANES

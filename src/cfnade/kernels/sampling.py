@@ -33,9 +33,9 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 class PartialRows(NamedTuple):
-    """What a process that holds some columns of each row knows of the whole rows."""
+    """The whole rows of which this process holds some columns."""
 
-    positions: Array  # (n,) int32: position of each own rating in its whole row, rising in a row
+    positions: Array  # (n,) int32: position of each rating here in its whole row, rising in a row
     sizes: Array  # (N,) int32: ratings of each whole row
 
 
@@ -90,7 +90,7 @@ def _source_pointers(source):
 
 
 @internal
-def _mix(z):
+def mix_bits(z):
     """Scramble 64 bits (the finalizer of splitmix64)."""
     z = (z ^ (z >> np.uint64(30))) * _FIRST
     z = (z ^ (z >> np.uint64(27))) * _SECOND
@@ -99,14 +99,16 @@ def _mix(z):
 
 @inlined
 def _stream(seed, step, row):
-    """Start of a row's random numbers; the j-th is _mix(stream + j·GAMMA)."""
-    return _mix(_mix(_mix(np.uint64(seed) + _GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + _GAMMA))
+    """Start of a row's random numbers; the j-th is mix_bits(stream + j·GAMMA)."""
+    return mix_bits(
+        mix_bits(mix_bits(np.uint64(seed) + _GAMMA) ^ np.uint64(step)) ^ (np.uint64(row) + _GAMMA)
+    )
 
 
 @inlined
 def _random_bits(stream, position):
     """32 random bits of the rating at a position of its row."""
-    return _mix(stream + np.uint64(position + 2) * _GAMMA) >> np.uint64(32)
+    return mix_bits(stream + np.uint64(position + 2) * _GAMMA) >> np.uint64(32)
 
 
 @inlined
@@ -129,13 +131,13 @@ def _keep_rate(draw, low, high, small):
 
 
 @internal
-def _choose_exactly(stream, count, size, positions, partial, own, roles):
+def _choose_exactly(stream, count, size, positions, partial, n_ratings, roles):
     """Select `size` of a row's `count` ratings, every choice equally likely (selection sampling).
 
-    Returns how many of the own ones these are.
+    Returns how many of the ratings here these are.
     """
-    needed, j, taken = np.uint64(size), 0, 0
-    for i in range(own):
+    needed, j, n_context = np.uint64(size), 0, 0
+    for i in range(n_ratings):
         end = positions[i] + 1 if partial else i + 1
         take = np.uint64(0)
         while j < end:
@@ -144,19 +146,19 @@ def _choose_exactly(stream, count, size, positions, partial, own, roles):
             needed -= take
             j += 1
         roles[i] = np.uint8(take)
-        taken += int(take)
-    return taken
+        n_context += int(take)
+    return n_context
 
 
 @internal
-def _choose_freely(stream, rate, positions, partial, own, roles):
+def _choose_freely(stream, rate, positions, partial, n_ratings, roles):
     """Make each rating context with probability `rate`. Returns how many are."""
-    limit, taken = np.uint64(rate * 2.0**32), 0
-    for i in range(own):
+    limit, n_context = np.uint64(rate * 2.0**32), 0
+    for i in range(n_ratings):
         take = _random_bits(stream, positions[i] if partial else i) < limit
         roles[i] = np.uint8(take)
-        taken += int(take)
-    return taken
+        n_context += int(take)
+    return n_context
 
 
 @kernel
@@ -170,19 +172,19 @@ def split_rows(source, rows, seed, step, low, high, small, split):
     source, all_roles = _source_pointers(source), data_pointer(split.roles)
     for b in range(n_rows):
         row, begin = rows.numbers[b], source.offsets[rows.numbers[b]]
-        own = source.offsets[row + 1] - begin
-        count = np.int64(source.sizes[row]) if partial else own
+        n_ratings = source.offsets[row + 1] - begin
+        count = np.int64(source.sizes[row]) if partial else n_ratings
         positions, roles = offset(source.positions, begin), offset(all_roles, rows.starts[b])
         stream = _stream(seed, step, row)
-        draw = _unit(_mix(stream + _GAMMA))
+        draw = _unit(mix_bits(stream + _GAMMA))
         if low < 0.0 or draw < small:
             size = _context_size(draw, count, low, small)
-            taken = _choose_exactly(stream, count, size, positions, partial, own, roles)
+            n_context = _choose_exactly(stream, count, size, positions, partial, n_ratings, roles)
         else:
             rate = _keep_rate(draw, low, high, small)
-            taken = _choose_freely(stream, rate, positions, partial, own, roles)
-        split.context_sizes[b] = taken
-        for i in range(own):
+            n_context = _choose_freely(stream, rate, positions, partial, n_ratings, roles)
+        split.context_sizes[b] = n_context
+        for i in range(n_ratings):
             tally[np.int64(roles[i]) * n_columns + source.columns[begin + i]] += 1
 
 
@@ -198,11 +200,11 @@ def split_block(source, rows, seed, step, rate, inside, split):
     in_block = data_pointer(inside)
     for b in range(n_rows):
         row, begin = rows.numbers[b], source.offsets[rows.numbers[b]]
-        own = source.offsets[row + 1] - begin
+        n_ratings = source.offsets[row + 1] - begin
         positions, roles = offset(source.positions, begin), offset(all_roles, rows.starts[b])
-        _choose_freely(_stream(seed, step, row), rate, positions, partial, own, roles)
+        _choose_freely(_stream(seed, step, row), rate, positions, partial, n_ratings, roles)
         n_context = 0
-        for i in range(own):
+        for i in range(n_ratings):
             column, role = source.columns[begin + i], CONTEXT
             if in_block[column]:
                 role = TARGET
@@ -283,14 +285,14 @@ class GroupedBatch(NamedTuple):
         return len(self.context_sizes)
 
     def context_cells(self) -> Cells:
-        """The context row by row, columns rising: row b has context_sizes[b] of them."""
+        """Return the context row by row, columns rising: row b has context_sizes[b] of them."""
         cells = self.context.cells()
         by_row = np.argsort(cells.rows, kind="stable")
         rows, columns, levels = (part[by_row] for part in cells[:3])
         return Cells(rows, columns, levels, NO_WEIGHTS)
 
     def target_cells(self) -> Cells:
-        """The targets by column, rows as sampled; those of a block in the block's one order."""
+        """Return the targets by column, rows as sampled; those of a block in the block's order."""
         return self.targets.cells()
 
 
@@ -331,8 +333,8 @@ class RowSampler:
         _check(offsets, columns, levels, rate, weights)
         require_inside("columns", columns, n_columns, "columns")
         require_inside("levels", levels, n_levels, "levels")
-        rest = partial or (np.empty(0, np.int32), np.empty(0, np.int32))
-        self._source = SourceRows(*map(readonly, (offsets, columns, levels, *rest)))
+        partial_arrays = partial or (np.empty(0, np.int32), np.empty(0, np.int32))
+        self._source = SourceRows(*map(readonly, (offsets, columns, levels, *partial_arrays)))
         self._rates = (-1.0, -1.0, 0.0) if rate is None else (*rate, float(small))
         self._row_weights = weights == "paper"
         self._threads, self._n_columns = thread_count(threads), n_columns
@@ -410,7 +412,7 @@ def _groups(out: GroupedRatings, n_rows: int) -> tuple[ColumnGroups, ColumnGroup
 def _check(
     offsets: Array, columns: Array, levels: Array, rate: tuple[float, float] | None, weights: str
 ) -> None:
-    """Refuse what the kernels would read wrongly."""
+    """Raise a ModelError for arrays and options that the kernels would misread."""
     kinds = {
         "offsets": (offsets, np.int64),
         "columns": (columns, np.int32),

@@ -39,13 +39,13 @@ from cfnade.kernels.simd import (
 from cfnade.kernels.threads import run_parallel, thread_count
 
 COLUMN_COST = 4.0
-"""What a column costs beside its ratings, counted in ratings."""
+"""Cost of a column besides its ratings, in ratings."""
 
 
 def context_sum(
     table: Array, context: ColumnGroups, *, shared: bool, threads: int | None = None
 ) -> Array:
-    """Sum of each row's context: table[m, k], or the levels up to k if shared. Returns (B, D)."""
+    """Return the sum of each row's context, (B, D): table[m, k], up to level k if shared."""
     M = require_table("table", table)[0]
     if context.n_columns != M:
         raise ModelError(
@@ -71,7 +71,7 @@ def cell_scores(
     shared: bool,
     threads: int | None = None,
 ) -> Array:
-    """Scores of every level of the given cells, cumulated over levels if shared. Returns (T, K)."""
+    """Return the scores of all levels of cells, (T, K), cumulated over levels if shared."""
     M, K, D = require_table("table", table)
     require_array("bias", bias, (M, K), table.dtype)
     require_array("state", state, (None, D), table.dtype)
@@ -95,11 +95,11 @@ def _column_ranges(grouped: ColumnGroups, threads: int) -> list[tuple[int, tuple
 
 @inlined
 def _dot(table, first, row, begin, width):
-    """Σ table[first+i]·row[begin+i], of pointers; the row is one that `_whole` made."""
+    """Σ table[first+i]·row[begin+i], of pointers; the row is one of `_pad_rows`."""
     a = broadcast(table, 0.0)
     b, c, d = a, a, a
     i = 0
-    while i + 4 * LANES <= width:  # four sums, so that no product waits for the one before
+    while i + 4 * LANES <= width:  # four sums: no product waits for the one before
         a = a + load(table, first + i) * load(row, begin + i)
         b = b + load(table, first + i + LANES) * load(row, begin + i + LANES)
         c = c + load(table, first + i + 2 * LANES) * load(row, begin + i + 2 * LANES)
@@ -108,7 +108,7 @@ def _dot(table, first, row, begin, width):
     while i + LANES <= width:
         a = a + load(table, first + i) * load(row, begin + i)
         i += LANES
-    if i < width and width >= LANES:  # once more to the end: where the row was met, it has zeros
+    if i < width and width >= LANES:  # overlaps: the row has zeros where it was counted before
         b = b + load(table, first + width - LANES) * load(row, begin + i)
     elif i < width:
         b = b + load_masked(table, first, width) * load(row, begin)
@@ -116,13 +116,13 @@ def _dot(table, first, row, begin, width):
 
 
 @kernel
-def _add_ratings(columns, levels, which, table, K, D, shared, out):
-    """out[which[p]] += what rating p adds to a sum; table (M·K·D,), out (n·D,)."""
+def _add_ratings(columns, levels, row_of, table, K, D, shared, out):
+    """out[row_of[p]] += the embedding of rating p; table (M·K·D,), out (n·D,)."""
     n, vectors, sums = len(columns), data_pointer(table), data_pointer(out)
-    columns, levels, which = data_pointer(columns), data_pointer(levels), data_pointer(which)
+    columns, levels, row_of = data_pointer(columns), data_pointer(levels), data_pointer(row_of)
     for p in range(n):
         for k in range(0 if shared else levels[p], levels[p] + 1):
-            vector, to = (columns[p] * K + k) * D, which[p] * D
+            vector, to = (columns[p] * K + k) * D, row_of[p] * D
             for i in range(D):
                 sums[to + i] += vectors[vector + i]
 
@@ -145,24 +145,24 @@ def _score_levels(rows, begin, table, bias, column, K, D, shared, out, step):
     """out[k·step] = the score of the column's level k for the row from `begin` on, of pointers."""
     for k in range(K):
         level = column * K + k
-        own = _dot(table, level * D, rows, begin, D) + bias[level]
-        out[k * step] = own + out[(k - 1) * step] if shared and k > 0 else own
+        score = _dot(table, level * D, rows, begin, D) + bias[level]
+        out[k * step] = score + out[(k - 1) * step] if shared and k > 0 else score
 
 
 @kernel
-def _score_cells(states, pitch, which, columns, table, bias, K, shared, out):
-    """out[t·K + k] = the score of column columns[t]'s level k for state which[t]."""
+def _score_cells(states, pitch, row_of, columns, table, bias, K, shared, out):
+    """out[t·K + k] = the score of column columns[t]'s level k for state row_of[t]."""
     n = len(columns)
     D = len(table) // len(bias)
     scores = data_pointer(out)
     rows = data_pointer(states)
-    which = data_pointer(which)
+    row_of = data_pointer(row_of)
     columns = data_pointer(columns)
     vectors = data_pointer(table)
     biases = data_pointer(bias)
     for t in range(n):
         to = offset(scores, t * K)
-        _score_levels(rows, which[t] * pitch, vectors, biases, columns[t], K, D, shared, to, 1)
+        _score_levels(rows, row_of[t] * pitch, vectors, biases, columns[t], K, D, shared, to, 1)
 
 
 @kernel
@@ -182,45 +182,45 @@ def _score_all(state, table, bias, K, shared, out):
 
 
 def sum_ratings(ratings: RowRatings, table: Array, *, shared: bool) -> Array:
-    """The summed embeddings of each row's ratings, table (M, K, D). Returns (B, D)."""
-    which, size = ratings.rows.astype(np.int64), len(ratings.offsets) - 1
-    return _sum_embeddings(ratings.columns, ratings.levels, which, table, shared, size)
+    """Return the summed embeddings of each row's ratings, (B, D), for a table (M, K, D)."""
+    row_of, size = ratings.rows.astype(np.int64), len(ratings.offsets) - 1
+    return _sum_embeddings(ratings.columns, ratings.levels, row_of, table, shared, size)
 
 
 def embed(columns: Array, levels: Array, table: Array, *, shared: bool) -> Array:
-    """What each rating adds to that sum. Returns (c, D)."""
+    """Return the embedding of each rating, (n, D)."""
     return _sum_embeddings(columns, levels, np.arange(len(columns)), table, shared, len(columns))
 
 
 def _sum_embeddings(
-    columns: Array, levels: Array, which: Array, table: Array, shared: bool, size: int
+    columns: Array, levels: Array, row_of: Array, table: Array, shared: bool, size: int
 ) -> Array:
     _, K, D = table.shape
     out = np.zeros((size, D), table.dtype)
-    ratings = np.array(columns, np.int64), np.array(levels, np.int64), which
+    ratings = np.array(columns, np.int64), np.array(levels, np.int64), row_of
     _add_ratings(*ratings, table.reshape(-1), K, D, shared, out.reshape(-1))
     return out
 
 
 def affine(rows: Array, weights: Array, bias: Array) -> Array:
-    """bias + rows @ weights.T, for rows (B, I) and weights (O, I). Returns (B, O)."""
+    """Return bias + rows @ weights.T, (B, O), for rows (B, I) and weights (O, I)."""
     out = np.empty((len(rows), len(weights)), weights.dtype)
-    whole = _pad_rows(rows)
-    fixed = (whole.reshape(-1), whole.shape[1], weights.reshape(-1), rows.shape[1], bias)
+    padded = _pad_rows(rows)
+    fixed = (padded.reshape(-1), padded.shape[1], weights.reshape(-1), rows.shape[1], bias)
     _affine(*fixed, out.reshape(-1))
     return out
 
 
 def score_cells(
-    states: Array, which: Array, columns: Array, table: Array, bias: Array, *, shared: bool
+    states: Array, row_of: Array, columns: Array, table: Array, bias: Array, *, shared: bool
 ) -> Array:
-    """Scores of given columns, each for one of the states (B, D). Returns (n, K)."""
-    if len(which) < len(states):
-        states, which = states[which], np.arange(len(which))
-    K, whole = table.shape[1], _pad_rows(states)
+    """Return scores of given columns (n, K), each for one of the states (B, D)."""
+    if len(row_of) < len(states):
+        states, row_of = states[row_of], np.arange(len(row_of))
+    K, padded = table.shape[1], _pad_rows(states)
     out = np.empty((len(columns), K), table.dtype)
-    cells = np.array(which, np.int64), np.array(columns, np.int64)
-    fixed = (whole.reshape(-1), whole.shape[1], *cells, table.reshape(-1), bias.reshape(-1))
+    cells = np.array(row_of, np.int64), np.array(columns, np.int64)
+    fixed = (padded.reshape(-1), padded.shape[1], *cells, table.reshape(-1), bias.reshape(-1))
     _score_cells(*fixed, K, shared, out.reshape(-1))
     return out
 
@@ -228,19 +228,19 @@ def score_cells(
 def score_all(
     state: Array, table: Array, bias: Array, *, shared: bool, out: Array | None = None
 ) -> Array:
-    """Scores of every column for one state (D,), levels before columns as in lists: (K, M)."""
+    """Return the scores of every column for one state (D,), levels before columns: (K, M)."""
     out = np.empty(table.shape[1::-1], table.dtype) if out is None else out
-    whole = _pad_rows(state[None])
-    fixed = (whole.reshape(-1), table.reshape(-1), bias.reshape(-1), table.shape[1])
+    padded = _pad_rows(state[None])
+    fixed = (padded.reshape(-1), table.reshape(-1), bias.reshape(-1), table.shape[1])
     _score_all(*fixed, shared, out.reshape(-1))
     return out
 
 
 def _pad_rows(rows: Array) -> Array:
-    """The rows in whole vectors: what is over ends the last one, after zeros. Returns (B, ≥ D).
+    """Return the rows padded to whole vectors, (B, ≥ D): zeros come before the last numbers.
 
-    It then meets the last numbers of a line of a table, of which no part need be cut off. Only
-    a row of less than one vector begins with its own.
+    The last vector then overlaps the one before, as it does in a row of a table, which needs no
+    mask. Rows shorter than a vector have their zeros at the end.
     """
     D = rows.shape[1]
     out, even = np.empty((len(rows), pad_width(D)), rows.dtype), D - D % LANES
@@ -251,22 +251,15 @@ def _pad_rows(rows: Array) -> Array:
     return out
 
 
-def product(rows: Array, others: Array) -> Array:
-    """rows @ others.T, for (B, D) and (M, D). Returns (B, M)."""
+def product(rows: Array, table: Array) -> Array:
+    """Return rows @ table.T, (B, M), for (B, D) and (M, D)."""
     import torch
 
-    return np.asarray((torch.from_numpy(rows) @ torch.from_numpy(others).T).numpy())
-
-
-def add_product(total: Array, rows: Array, others: Array, share: float) -> None:
-    """total += share · rows @ others.T, for (B, M), (B, D) and (M, D)."""
-    import torch
-
-    torch.from_numpy(total).addmm_(torch.from_numpy(rows), torch.from_numpy(others).T, alpha=share)
+    return np.asarray((torch.from_numpy(rows) @ torch.from_numpy(table).T).numpy())
 
 
 def level_products(states: Array, table: Array, bias: Array, *, shared: bool) -> Array:
-    """Scores of every column for each state (B, S), level by level. Returns (B, K, M)."""
+    """Return the scores of every column for each state (B, S), level by level: (B, K, M)."""
     import torch
 
     weights, first = torch.from_numpy(table), torch.from_numpy(bias)

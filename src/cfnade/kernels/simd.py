@@ -44,8 +44,8 @@ class VectorModel(models.PrimitiveModel):
 
 def signature(*arguments: Any) -> Any:
     """Returns nothing; whole numbers are taken as indices, the rest as given."""
-    whole = types.Integer
-    return types.void(*(types.intp if isinstance(a, whole) else a for a in arguments))
+    integer = types.Integer
+    return types.void(*(types.intp if isinstance(a, integer) else a for a in arguments))
 
 
 def constant(kind: ir.VectorType, value: float) -> Any:
@@ -55,11 +55,11 @@ def constant(kind: ir.VectorType, value: float) -> Any:
 
 def splat(builder: Any, value: Any) -> Any:
     """A vector whose lanes all hold the scalar."""
-    one = builder.insert_element(
+    first = builder.insert_element(
         ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined), value, ir.IntType(32)(0)
     )
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(one, one, zeros)
+    return builder.shuffle_vector(first, first, zeros)
 
 
 def call_intrinsic(
@@ -182,10 +182,10 @@ def load_masked(_, array, index, count):
     def generate(context, builder, kinds, args):
         kind = context.get_value_type(kinds.return_type)
         data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
-        with builder.if_else(_is_full(builder, args[2])) as (every, some):
+        with builder.if_else(_is_full(builder, args[2])) as (every, partial):
             with every:
-                whole, end = read_vector(builder, data_pointer), builder.block
-            with some:
+                full, end = read_vector(builder, data_pointer), builder.block
+            with partial:
                 start = builder.bitcast(data_pointer, kind.as_pointer())
                 parts = (
                     start,
@@ -198,7 +198,7 @@ def load_masked(_, array, index, count):
                 )
                 other_end = builder.block
         value = builder.phi(kind)
-        value.add_incoming(whole, end)
+        value.add_incoming(full, end)
         value.add_incoming(masked, other_end)
         return value
 
@@ -212,10 +212,10 @@ def store_masked(_, array, index, value, count):
     def generate(context, builder, kinds, args):
         kind = args[2].type
         data_pointer = element_pointer(context, builder, kinds.args[0], args[0], args[1])
-        with builder.if_else(_is_full(builder, args[3])) as (every, some):
+        with builder.if_else(_is_full(builder, args[3])) as (every, partial):
             with every:
                 write_vector(builder, args[2], data_pointer)
-            with some:
+            with partial:
                 start = builder.bitcast(data_pointer, kind.as_pointer())
                 parts = (args[2], start, ir.IntType(32)(4), _lanes_below(builder, args[3]))
                 call_intrinsic(
@@ -358,9 +358,9 @@ def exp(_, a):
         r = multiply_add(builder, n, constant(kind, -low), r)
         terms = [1.0 / math.factorial(i) for i in range(8 if single else 14)]
         power = _polynomial(builder, r, terms)
-        whole = ir.VectorType(ir.IntType(bits), LANES)
-        scale = builder.add(builder.fptosi(n, whole), ir.Constant(whole, [bias] * LANES))
-        scale = builder.shl(scale, ir.Constant(whole, [mantissa] * LANES))
+        integer = ir.VectorType(ir.IntType(bits), LANES)
+        scale = builder.add(builder.fptosi(n, integer), ir.Constant(integer, [bias] * LANES))
+        scale = builder.shl(scale, ir.Constant(integer, [mantissa] * LANES))
         return builder.fmul(power, builder.bitcast(scale, kind))
 
     return a(a), generate
@@ -373,20 +373,20 @@ def log(_, a):
     def generate(_context, builder, _kinds, args):
         kind = args[0].type
         bits, mantissa, bias = _float_format(kind)
-        whole = ir.VectorType(ir.IntType(bits), LANES)
+        integer = ir.VectorType(ir.IntType(bits), LANES)
 
         def integers(value):
-            return ir.Constant(whole, [value] * LANES)
+            return ir.Constant(integer, [value] * LANES)
 
         # a = 2^n·m with m in [√½, √2): the offset moves the seam of the exponent to √½.
         seam = (bias << mantissa) - int((1.0 - math.sqrt(0.5)) * 2.0 ** (mantissa + 1))
-        raw = builder.sub(builder.bitcast(args[0], whole), integers(seam))
+        raw = builder.sub(builder.bitcast(args[0], integer), integers(seam))
         n = builder.sitofp(builder.ashr(raw, integers(mantissa)), kind)
         fraction = builder.and_(raw, integers((1 << mantissa) - 1))
         m = builder.bitcast(builder.add(fraction, integers(seam)), kind)
         # ln m = 2·artanh(s), s = (m - 1)/(m + 1)
-        one = constant(kind, 1.0)
-        s = builder.fdiv(builder.fsub(m, one), builder.fadd(m, one))
+        ones = constant(kind, 1.0)
+        s = builder.fdiv(builder.fsub(m, ones), builder.fadd(m, ones))
         terms = [2.0 / (2 * i + 1) for i in range(6 if bits == 32 else 12)]
         series = _polynomial(builder, builder.fmul(s, s), terms)
         return multiply_add(builder, n, constant(kind, math.log(2.0)), builder.fmul(s, series))

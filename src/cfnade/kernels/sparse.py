@@ -36,9 +36,7 @@ MIN_PARALLEL_ENTRIES = 1_000
 """Up to so many entries are summed on the calling thread."""
 
 _STRIP = 4 * LANES  # columns of a table that are summed together, in registers
-_MIN_ENTRIES_PER_ROW = (
-    2  # entries for each row of a table, from which on copying strips of it saves time
-)
+_MIN_ENTRIES_PER_ROW = 2  # of a table, from which on copying strips of it saves time
 
 
 @internal
@@ -167,23 +165,24 @@ def transposed(
 
 
 @internal
-def _add_cooccurrence(i, by_item, by_person, counts):
+def _add_cooccurrence(i, by_item, by_user, counts):
     """counts[j] += Σ_u w_ui w_uj for every j."""
-    starts, people, of_people = by_item
-    offsets, columns, weights = by_person
+    starts, users, of_users = by_item
+    offsets, columns, weights = by_user
     for p in range(starts[i], starts[i + 1]):
-        own = of_people[p]
-        for q in range(offsets[people[p]], offsets[people[p] + 1]):
-            counts[columns[q]] += own * weights[q]
+        weight = of_users[p]
+        for q in range(offsets[users[p]], offsets[users[p] + 1]):
+            counts[columns[q]] += weight * weights[q]
 
 
 @kernel
-def _cooccurrence_rows(first, step, by_item, by_person, out):
+def _cooccurrence_rows(first, step, by_item, by_user, out):
     for i in range(first, len(out), step):
-        _add_cooccurrence(i, by_item, by_person, out[i])
+        _add_cooccurrence(i, by_item, by_user, out[i])
 
 
-def _by_item_and_user(offsets: Array, columns: Array, weights: Array, M: int) -> tuple[Any, Any]:
+def by_item_and_user(offsets: Array, columns: Array, weights: Array, M: int) -> tuple[Any, Any]:
+    """Return the entries of users' rows by item, and as they are."""
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
     by_item = transposed(rows, columns, weights, M)
     return by_item, tuple(map(readonly, (offsets, columns, weights)))
@@ -192,12 +191,12 @@ def _by_item_and_user(offsets: Array, columns: Array, weights: Array, M: int) ->
 def cooccurrence(
     offsets: Array, columns: Array, weights: Array, M: int, *, threads: int | None = None
 ) -> Array:
-    """XᵀX of people's picks. Returns (M, M) float32."""
-    by_item, by_person = _by_item_and_user(offsets, columns, weights, M)
+    """Return XᵀX of interactions by user, (M, M) float32."""
+    by_item, by_user = by_item_and_user(offsets, columns, weights, M)
     out, count = np.zeros((M, M), np.float32), thread_count(threads)
     # Popular items take longest; every n-th item for each of n threads spreads them.
     run_parallel(
-        _cooccurrence_rows, [(first, count, by_item, by_person, out) for first in range(count)]
+        _cooccurrence_rows, [(first, count, by_item, by_user, out) for first in range(count)]
     )
     return out
 
@@ -222,27 +221,27 @@ def _apply_gram(first, last, columns, weights, table, p, q):
 def _solve_ridge_rows(lo, hi, offsets, columns, weights, table, base, ridges, out):
     """out[r] = x of the rows lo to hi. Traffic: the entries' rows of the table, once a step.
 
-    Not loose: the compiler keeps two versions of such loops, for arrays that may overlap and that
-    cannot, and loose ones would add up in two orders, by where arrays happen to lie.
+    Not fastmath: the compiler keeps two versions of such loops, for arrays that may overlap and for
+    others. Fastmath would add up in another order in each, depending on addresses.
     """
     D = table.shape[1]
     inverse = np.empty(D, np.float32)
-    rest = np.empty(D, np.float32)
+    residual = np.empty(D, np.float32)
     step = np.empty(D, np.float32)
     moved = np.empty(D, np.float32)
     for r in range(lo, hi):
         first, last, x, ridge = offsets[r], offsets[r + 1], out[r], ridges[r]
         x[:] = 0.0
-        rest[:] = 0.0
+        residual[:] = 0.0
         for entry in range(first, last):
             row, weight = table[columns[entry]], weights[entry]
             for d in range(D):
-                rest[d] += weight * row[d]
+                residual[d] += weight * row[d]
         size = 0.0
         for d in range(D):
             inverse[d] = 1 / (base[d] + ridge)
-            step[d] = inverse[d] * rest[d]
-            size += rest[d] * step[d]
+            step[d] = inverse[d] * residual[d]
+            size += residual[d] * step[d]
         enough = _TOLERANCE * size
         for _ in range(2 * D + 10):
             if size <= enough:
@@ -253,14 +252,14 @@ def _solve_ridge_rows(lo, hi, offsets, columns, weights, table, base, ridges, ou
             along = 0.0
             for d in range(D):
                 along += step[d] * moved[d]
-            far, before, size = np.float32(size / along), size, 0.0
+            step_length, previous, size = np.float32(size / along), size, 0.0
             for d in range(D):
-                x[d] += far * step[d]
-                rest[d] -= far * moved[d]
-                size += rest[d] * rest[d] * inverse[d]
-            turn = np.float32(size / before)
+                x[d] += step_length * step[d]
+                residual[d] -= step_length * moved[d]
+                size += residual[d] * residual[d] * inverse[d]
+            conjugacy = np.float32(size / previous)
             for d in range(D):
-                step[d] = inverse[d] * rest[d] + turn * step[d]
+                step[d] = inverse[d] * residual[d] + conjugacy * step[d]
 
 
 def solve_ridge_rows(

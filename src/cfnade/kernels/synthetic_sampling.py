@@ -12,20 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cfnade.kernels.jit import inlined, internal, kernel
+from cfnade.kernels.sampling import mix_bits
 
 FloatArray = npt.NDArray[np.float64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: splitmix64's increment
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @inlined
 def _bits(key, counter):
     """Return 64 random bits: splitmix64's output number `counter` from the state `key`."""
-    z = key + np.uint64(counter) * _STEP
-    z = (z ^ (z >> np.uint64(30))) * _MIX_1
-    z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    return z ^ (z >> np.uint64(31))
+    return mix_bits(key + np.uint64(counter) * _STEP)
 
 
 @inlined

@@ -256,8 +256,8 @@ def _yield_cpu(_):
     def generate(context, builder, _kinds, _args):
         if os.name == "posix":
             kind = ir.FunctionType(ir.IntType(32), [])
-            known = builder.module.globals.get("sched_yield")
-            builder.call(known or ir.Function(builder.module, kind, "sched_yield"), [])
+            declared = builder.module.globals.get("sched_yield")
+            builder.call(declared or ir.Function(builder.module, kind, "sched_yield"), [])
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -268,9 +268,9 @@ def barrier_wait(point):
     """Wait until all threads of the step have reached this point."""
     counters = data_pointer(point.counters)
     _store_release(counters, point.thread * COUNTER_STRIDE, point.number)
-    for other in range(point.threads):
+    for peer in range(point.threads):
         reads = 0
-        while _load_acquire(counters, other * COUNTER_STRIDE) < point.number:
+        while _load_acquire(counters, peer * COUNTER_STRIDE) < point.number:
             reads += 1
             if reads > SPIN_LIMIT:
                 _yield_cpu()

@@ -59,13 +59,13 @@ class Criterion(NamedTuple):
 @internal
 def _spread(tile, K):
     """Mass, mean, 1 - mean and mean square of the weights."""
-    one, zero = broadcast(tile, 1.0), broadcast(tile, 0.0)
+    ones, zero = broadcast(tile, 1.0), broadcast(tile, 0.0)
     mass, low, high, square = zero, zero, zero, zero
     for k in range(K):
         weight, u = load(tile, LANES * (K + k)), load(tile, LANES * (2 * K + k))
         mass = mass + weight
         high = high + weight * u
-        low = low + weight * (one - u)
+        low = low + weight * (ones - u)
         square = square + weight * u * u
     high, low = high / mass, low / mass
     return (
@@ -88,31 +88,31 @@ def _weigh(tile, K, theta):
 
 
 @inlined
-def _odds(high, low, one):
-    return log(one / low) - log(one / high)
+def _odds(high, low, ones):
+    return log(ones / low) - log(ones / high)
 
 
 @inlined
 def _tilt(tile, K, sharpness, high, low):
     """Calibrate; returns the mass, and 0 where the mean is back in place, else 1."""
-    zero, one = broadcast(tile, 0.0), broadcast(tile, 1.0)
+    zero, ones = broadcast(tile, 0.0), broadcast(tile, 1.0)
     for k in range(K):
         score = load(tile, LANES * k) * broadcast(tile, sharpness)
         store(tile, LANES * k, score + load(tile, LANES * (3 * K + k)))
-    goal = _odds(high, low, one)
-    theta, mass, unsure = zero, one, one
+    goal = _odds(high, low, ones)
+    theta, mass, unconverged = zero, ones, ones
     for _ in range(_MAX_STEPS):
         _weigh(tile, K, theta)
         mass, high, low, square = _spread(tile, K)
-        gap = _odds(high, low, one) - goal
+        gap = _odds(high, low, ones) - goal
         variance = square - high * high
-        far = maximum(gap, zero - gap)
-        unsure = select_le(far, broadcast(tile, _TOLERANCE), zero, one)
-        unsure = select_le(variance, broadcast(tile, _MIN_VARIANCE), one, unsure)
-        if horizontal_sum(unsure) == 0.0:
+        distance = maximum(gap, zero - gap)
+        unconverged = select_le(distance, broadcast(tile, _TOLERANCE), zero, ones)
+        unconverged = select_le(variance, broadcast(tile, _MIN_VARIANCE), ones, unconverged)
+        if horizontal_sum(unconverged) == 0.0:
             break
         theta = theta - gap * high * low / maximum(variance, broadcast(tile, _TINY))
-    return mass, unsure
+    return mass, unconverged
 
 
 @inlined
@@ -172,10 +172,10 @@ def _criterion_bounds(scores, M, criterion, memory, lower, upper):
             _fill_tile(tile, K, scores, row * K * M + begin, M, count)
             _weigh(tile, K, broadcast(tile, 0.0))
             _, high, low, _ = _spread(tile, K)
-            mass, unsure = _tilt(tile, K, criterion.sharpness, high, low)
+            mass, unconverged = _tilt(tile, K, criterion.sharpness, high, low)
             probability = _tail_probability(tile, K, criterion.first, mass)
-            below = select_le(unsure, sure, probability - slack, broadcast(tile, -np.inf))
-            above = select_le(unsure, sure, probability + slack, broadcast(tile, np.inf))
+            below = select_le(unconverged, sure, probability - slack, broadcast(tile, -np.inf))
+            above = select_le(unconverged, sure, probability + slack, broadcast(tile, np.inf))
             store_masked(lower, row * M + begin, below, count)
             store_masked(upper, row * M + begin, above, count)
 
@@ -185,7 +185,7 @@ def _criterion_bounds(scores, M, criterion, memory, lower, upper):
 
 @internal
 def sift_down(heap, place):
-    """Put what is at a place of the heap, whose least is first, below all that is less."""
+    """Move the value at a place of a min-heap below all smaller ones."""
     value, below = heap[place], 2 * place + 1
     while below < len(heap):
         if below + 1 < len(heap) and heap[below + 1] < heap[below]:
@@ -224,7 +224,7 @@ def _keep_candidates(lower, upper, n, allowed):
 
 
 def mean_levels(scores: Array, unit: Array) -> Array:
-    """Means over unit (K,) of the softmax of scores (B, M, K), to MEAN_SLACK. Returns (B, M)."""
+    """Return means over unit (K,) of the softmax of scores (B, M, K), to MEAN_SLACK. (B, M)."""
     B, M, _ = scores.shape
     out = np.empty((B, M), scores.dtype)
     _means(_flat(scores), M, unit.astype(scores.dtype), out.reshape(-1))
@@ -232,19 +232,19 @@ def mean_levels(scores: Array, unit: Array) -> Array:
 
 
 def criterion_bounds(scores: Array, criterion: Criterion) -> tuple[Array, Array]:
-    """Lower and upper bounds of what columns are ranked by, for scores (B, M, K). (B, M) each."""
+    """Return lower and upper bounds of the criterion for scores (B, M, K). (B, M) each."""
     B, M, _ = scores.shape
     lower, upper = np.empty((B, M)), np.empty((B, M))
     arrays = criterion.unit, criterion.log_weights
     unit, log_weights = (np.array(array, np.float64) for array in arrays)
-    whole = criterion._replace(unit=unit, log_weights=log_weights)
+    even = criterion._replace(unit=unit, log_weights=log_weights)
     memory = np.empty(4 * len(unit) * LANES)  # made here, as an address keeps no array alive
-    _criterion_bounds(_flat(scores), M, whole, memory, lower.reshape(-1), upper.reshape(-1))
+    _criterion_bounds(_flat(scores), M, even, memory, lower.reshape(-1), upper.reshape(-1))
     return lower, upper
 
 
 def keep_candidates(lower: Array, upper: Array, n: int, allowed: Array) -> None:
-    """Of the allowed (B, M), keep those that can be among the n best of their row."""
+    """Of the allowed (B, M), keep those that can be among the n best of their row, in place."""
     if n < lower.shape[1]:
         _keep_candidates(lower, upper, n, allowed)
 
@@ -256,14 +256,14 @@ def _flat(scores: Array) -> Array:
 @internal
 def _maximum_of_row(row, M, lanes):
     """The largest of M numbers; lanes is memory for a vector."""
-    top, whole = broadcast(row, -np.inf), M - M % LANES
-    for j in range(0, whole, LANES):
+    top, even = broadcast(row, -np.inf), M - M % LANES
+    for j in range(0, even, LANES):
         top = maximum(top, load(row, j))
     store(lanes, 0, top)
     highest = lanes[0]
     for t in range(1, LANES):
         highest = max(highest, lanes[t])
-    for j in range(whole, M):
+    for j in range(even, M):
         highest = max(highest, row[j])
     return highest
 
@@ -272,13 +272,13 @@ def _maximum_of_row(row, M, lanes):
 def _mass(row, M, highest, lanes):
     """Σ e^(score - highest)."""
     high, zero, least = broadcast(row, highest), broadcast(row, 0.0), broadcast(row, -87.0)
-    mass, whole = zero, M - M % LANES
-    for j in range(0, whole, LANES):
+    mass, even = zero, M - M % LANES
+    for j in range(0, even, LANES):
         gap = load(row, j) - high
         mass = mass + select_le(gap, least, zero, exp(gap))
     store(lanes, 0, broadcast(row, -np.inf))
-    for j in range(whole, M):
-        lanes[j - whole] = row[j] - highest
+    for j in range(even, M):
+        lanes[j - even] = row[j] - highest
     gap = load(lanes, 0)
     return horizontal_sum(mass + select_le(gap, least, zero, exp(gap)))
 
@@ -291,9 +291,9 @@ def _log_softmax(scores, B, M, memory):
         highest = _maximum_of_row(row, M, lanes)
         if highest == -np.inf:
             continue
-        rest = np.log(_mass(row, M, highest, lanes))
+        log_mass = np.log(_mass(row, M, highest, lanes))
         for j in range(M):
-            row[j] = (row[j] - highest) - rest  # one by one: both may be large
+            row[j] = (row[j] - highest) - log_mass  # one by one: both may be large
 
 
 @internal
@@ -319,38 +319,38 @@ def _nth_largest(rows, n, out):
 
 
 @kernel
-def _between(rows, low, high, which, columns):
+def _between(rows, low, high, row_of, columns):
     """How many there are; they are written as far as there is room."""
     count = 0
     for row in range(len(rows)):
         for m in range(rows.shape[1]):
             if low[row] <= rows[row, m] < high[row]:
-                if count < len(which):
-                    which[count], columns[count] = row, m
+                if count < len(row_of):
+                    row_of[count], columns[count] = row, m
                 count += 1
     return count
 
 
 def log_softmax(scores: Array) -> Array:
-    """Over the last of two axes, in place; of nothing but -∞ nothing has a chance."""
+    """Apply log-softmax over the last of two axes, in place; rows of -∞ alone stay so."""
     _log_softmax(scores.reshape(-1), *scores.shape, np.empty(LANES, scores.dtype))
     return scores
 
 
 def nth_largest(rows: Array, n: int) -> Array:
-    """The n-th largest of each of rows (B, M), the least one where there are fewer. (B,)."""
+    """Return the n-th largest of each of rows (B, M), the least where there are fewer. (B,)."""
     out = np.empty(len(rows), rows.dtype)
     _nth_largest(rows, min(n, rows.shape[1]), out)
     return out
 
 
 def cells_between(rows: Array, low: Array, high: Array, *, expected: int) -> tuple[Array, Array]:
-    """The cells of rows (B, M) from low (B,) on and below high (B,), row by row.
+    """Return rows and columns of the cells of rows (B, M) within low ≤ x < high (B,), row by row.
 
-    Room is made for `expected` ones at first. Returns whose each is, and its column.
+    Memory is for `expected` cells at first.
     """
-    which, columns = np.empty(expected, np.int64), np.empty(expected, np.int64)
-    count = _between(rows, low, high, which, columns)
+    row_of, columns = np.empty(expected, np.int64), np.empty(expected, np.int64)
+    count = _between(rows, low, high, row_of, columns)
     if count > expected:
         return cells_between(rows, low, high, expected=count)
-    return which[:count], columns[:count]
+    return row_of[:count], columns[:count]

@@ -84,10 +84,10 @@ def compile_kernels(*groups: str) -> bool:
 def compile_in_background(*groups: str) -> None:
     """Start compiling in a second process, if there is work for two processes and a cache."""
     missing = missing_groups(*groups)
-    theirs = [name for name in missing if name in BACKGROUND]
-    worth_it = 0 < len(theirs) < len(missing) and (os.cpu_count() or 1) > 1
+    background = [name for name in missing if name in BACKGROUND]
+    worth_it = 0 < len(background) < len(missing) and (os.cpu_count() or 1) > 1
     if worth_it and kernel_cache_folder() is not None:
-        CompileProcess.start(*theirs)
+        CompileProcess.start(*background)
 
 
 def kernel_cache_folder() -> str | None:
@@ -181,7 +181,7 @@ def _train_nade() -> None:
     truth = batch.targets.levels, batch.targets.weights
     cost = ordinal_cost.cost_of_scores(scores, *truth, ordinal_weight=1.0, threads=1)
     engine.start_step()
-    engine.fit_scores(batch.targets, cost.slopes)
+    engine.fit_scores(batch.targets, cost.gradient)
     engine.fit_context(batch.context)
     _score_cells()
     engine.step(_sample())
@@ -254,6 +254,7 @@ def _infer() -> None:
     state = scoring.sum_ratings(ratings, table, shared=True)
     scoring.affine(state, state, state[0])
     scoring.score_cells(state, _ROWS, _ROWS, table, bias, shared=True)
+    newton.find_tilts(np.zeros((1, 2)), np.ones(1))
     newton.most_probable(np.zeros((1, 2)), np.zeros((1, 2, 1)), _ROWS, np.ones(1))
     scores = scoring.score_all(state[0], table, bias, shared=True).T[None]
     ends, allowed = np.zeros(2), np.ones((1, 2), bool)
