@@ -33,9 +33,9 @@ from cfnade.data.splits import Split
 from cfnade.evaluation.evaluate import evaluate
 from cfnade.evaluation.rating_metrics import nll, rmse
 from cfnade.inference.predictor import Predictor
-from cfnade.training.callbacks import PrintCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
+from cfnade.training.progress import ProgressCallback
 from cfnade.training.train import train
 from cfnade_baselines.results_file import ResultsFile
 from experiments.fit import commit
@@ -151,7 +151,7 @@ def main() -> None:
     trained = train(
         parts,
         plan_side("user", plan["model"], TrainingConfig.from_dict(plan["training"])),
-        RunOptions(n_threads=given.threads, callbacks=[PrintCallback()]),
+        RunOptions(n_threads=given.threads, callbacks=[ProgressCallback()]),
     )
     facts = trained.model.metadata
     record: dict[str, Any] = {

@@ -108,7 +108,7 @@ class UncorrectedTrainer(NadeTrainer):
         return super().fused_step(draw, self._lengthened(rate))
 
     def _lengthened(self, rate: float) -> float:
-        return rate * uncorrected_factor(self._engine.steps + 1)
+        return rate * uncorrected_factor(self._engine.parameters.steps + 1)
 
 
 def uncorrected_factor(t: int) -> float:

@@ -43,9 +43,9 @@ from cfnade.recipes import (
     load_recipe,
     recipe_names,
 )
-from cfnade.training.callbacks import PrintCallback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
+from cfnade.training.progress import ProgressCallback
 from cfnade.training.train import train
 from experiments.new_users.baselines import global_mean, has_lenskit, lenskit_als, shrunken_means
 from experiments.new_users.panel import (
@@ -73,7 +73,7 @@ def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
     alone = replace(parts, fold_in=parts.fold_in.select(np.zeros(len(parts.fold_in), bool)))
     start = Seconds.now()
     plan = plan_side(chosen.side, chosen.model, chosen.training)
-    trained = train(alone, plan, RunOptions(n_threads=threads, callbacks=[PrintCallback()]))
+    trained = train(alone, plan, RunOptions(n_threads=threads, callbacks=[ProgressCallback()]))
     fit = Seconds.now().since(start)
     predictor = Predictor(trained.model)
     start = Seconds.now()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.close import assert_close
 
-from cfnade import checkpoint
 from cfnade.components import Member
-from cfnade.components.optimizers import member_network
 from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.data.splits import Split, split
@@ -24,7 +19,6 @@ from cfnade.inference.query import Query
 from cfnade.inference.scorer import Scorer
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
-from cfnade.training.state import StateStore
 from cfnade.training.train import train
 
 FIELDS: dict[str, Any] = {"hidden": (6,), "context_scale": "sqrt", "time": True}
@@ -92,27 +86,6 @@ def test_predictions_need_times_and_change_with_them(parts: Split, fitted: Fitte
     added = sides["time"].scorer(pairs.rows).score_pairs(pairs)
     chances = others.probabilities(test.users, test.items) * np.exp(added)
     np.testing.assert_allclose(now, chances / chances.sum(1, keepdims=True), rtol=1e-4)
-
-
-def test_it_is_saved_with_its_time_features(
-    parts: Split, fitted: FittedModel, tmp_path: Path
-) -> None:
-    checkpoint.save(fitted, tmp_path)
-    loaded, test = checkpoint.load(tmp_path), parts.test
-    before, after = (
-        Scorer(one).probabilities(test.users, test.items, test.times) for one in (fitted, loaded)
-    )
-    assert_close(after, before)
-
-
-def test_a_resumed_run_ends_with_the_same_bits(parts: Split, tmp_path: Path) -> None:
-    def fit(**more: Any) -> torch.Tensor:
-        options = RunOptions(n_threads=2, **more)
-        member = train(parts, plan_side("both", FIELDS, QUICK), options).model.members[0]
-        return torch.cat([p.detach().flatten() for p in member_network(member).parameters()])
-
-    fit(store=StateStore(tmp_path), should_stop=lambda: True)
-    assert torch.equal(fit(store=StateStore(tmp_path, resume=True)), fit())
 
 
 def test_time_needs_timestamps(parts: Split) -> None:

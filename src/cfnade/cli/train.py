@@ -171,7 +171,7 @@ def _compile(config: RunConfig, plan: TrainingPlan) -> None:
 def _announcement(parts: Split, plan: TrainingPlan) -> str:
     from cfnade.training.plan import DataSize, estimate_seconds
 
-    seconds = estimate_seconds(DataSize.of(parts.train), plan.members)
+    seconds = estimate_seconds(DataSize.from_ratings(parts.train), plan.members)
     names = [member.label for member in plan.members]
     if plan.implicit is not None:
         seconds += plan.implicit.seconds

@@ -293,7 +293,7 @@ class NeighborhoodRows:
         left_out, out = pairs.left_out - pairs.rows.offsets[pairs.row], np.zeros(len(pairs.row))
         covariances, g = np.zeros(len(near.variances)), np.empty(len(columns))
         neighbors = slice(*near.starts[pairs.column[0] : pairs.column[0] + 2])
-        covariances[near.others[neighbors]] = near.covariances[neighbors]
+        covariances[near.neighbors[neighbors]] = near.covariances[neighbors]
         solve_weights(np.array([0, len(columns)]), columns, covariances[columns], near, g)
         connected = np.flatnonzero(g)  # directly or by other columns
         if not len(connected):

@@ -95,7 +95,7 @@ def train_distributed(
         calibration: Calibration | None = None
         metrics: dict[str, Any] = {}
         if trained and split.validation is not None:
-            selected = [member.chosen.members[0] for member in trained]
+            selected = [member.selected.members[0] for member in trained]
             calibration, metrics = split.validation.calibrate(selected)
         model = _assemble(trained, plan, split)
         outcome = _outcome(trained, plan, split, options) | {"valid": metrics}

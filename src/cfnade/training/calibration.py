@@ -130,11 +130,16 @@ def mix_predictions(
     predictions: Sequence[ValidationPredictions], weights: Sequence[tuple[float, float]]
 ) -> ValidationPredictions:
     """Return the predictions of an ensemble with these weights for known and for new users."""
-    known = [(one.known, weight) for one, (weight, _) in zip(predictions, weights, strict=True)]
-    weighted = [
-        (one.new, weight) for one, (_, weight) in zip(predictions, weights, strict=True) if weight
+    known = [
+        (prediction.known, weight)
+        for prediction, (weight, _) in zip(predictions, weights, strict=True)
     ]
-    new = [(one, weight) for one, weight in weighted if one is not None]
+    weighted = [
+        (prediction.new, weight)
+        for prediction, (_, weight) in zip(predictions, weights, strict=True)
+        if weight
+    ]
+    new = [(prediction, weight) for prediction, weight in weighted if prediction is not None]
     return ValidationPredictions(
         _mixture(known), _mixture(new) if new and len(new) == len(weighted) else None
     )
@@ -144,7 +149,7 @@ def _mixture(predictions: Sequence[tuple[Predictions, float]]) -> Predictions:
     first, weight = predictions[0]
     if len(predictions) == 1 and weight == 1:
         return first
-    total = sum(weight * one.probabilities for one, weight in predictions)
+    total = sum(weight * prediction.probabilities for prediction, weight in predictions)
     return first._replace(probabilities=np.asarray(total))
 
 
@@ -156,11 +161,11 @@ def pool_predictions(known: Predictions, new: Predictions) -> Predictions:
     count = min(len(new.levels), MAX_NEW_USER_RATINGS, len(known.levels) // KNOWN_PER_NEW)
     if count == 0:
         return known
-    one, other = known.sample(KNOWN_PER_NEW * count), new.sample(count)
+    prediction, new_sample = known.sample(KNOWN_PER_NEW * count), new.sample(count)
     return Predictions(
-        np.concatenate([one.probabilities, other.probabilities]),
-        np.concatenate([one.levels, other.levels]),
-        np.concatenate([one.preferences, other.preferences]),
+        np.concatenate([prediction.probabilities, new_sample.probabilities]),
+        np.concatenate([prediction.levels, new_sample.levels]),
+        np.concatenate([prediction.preferences, new_sample.preferences]),
     )
 
 

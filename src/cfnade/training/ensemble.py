@@ -132,7 +132,7 @@ def ensemble_weights(
     groups = member_groups([member.plan for member in members])
     if weighting == "equal" or len(valid) == 0:
         return equal_weights(groups)
-    priors = [_prior(member.chosen) for member in members]
+    priors = [_prior(member.selected) for member in members]
     if weighting == "fit":
         return fit_weights(predictions, groups, valid, priors)
     stages = [member.plan.stage for member in members]

@@ -34,9 +34,9 @@ from cfnade.utils.text import option
 
 @dataclass(frozen=True)
 class TrainedMember:
-    """A model of one member: `chosen` by validation, `final` that or the refit."""
+    """A model of one member: `selected` by validation, `final` that or the refit."""
 
-    chosen: FittedModel
+    selected: FittedModel
     final: FittedModel
     state: LoopState
     plan: MemberPlan
@@ -49,7 +49,7 @@ class TrainedMember:
 
     @property
     def refitted(self) -> bool:
-        return self.final is not self.chosen
+        return self.final is not self.selected
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class MemberTraining:
             stopped = final is model and self.options.should_stop()  # the refit can be resumed too
         seconds = max(time.monotonic() - began, loop.state.seconds)  # longer if it was resumed
         return TrainedMember(
-            chosen=model,
+            selected=model,
             final=final,
             state=loop.state,
             plan=self.plan,
@@ -184,7 +184,7 @@ class MemberTraining:
         )
 
     def _refit(
-        self, split: Split, callback: Callback, epochs: int, chosen: Member
+        self, split: Split, callback: Callback, epochs: int, selected: Member
     ) -> FittedModel | None:
         """Train again from the start on all ratings, for as many epochs as validation selected.
 
@@ -202,7 +202,7 @@ class MemberTraining:
         if loop.state.epoch < epochs:
             return None
         self._finish(model, loop)
-        copy_gains(chosen, model.members[0])
+        copy_gains(selected, model.members[0])
         callback.on_stage_end(stage)
         return model
 

@@ -149,11 +149,13 @@ def plan_automatic(
         refit: Train all members again with the validation part.
         learn_interactions: See `plan_implicit`.
     """
-    size = DataSize.of(ratings)
+    size = DataSize.from_ratings(ratings)
     seconds = default_seconds(size) if time_budget is None else 60 * time_budget
     members = plan_members(size, seconds=seconds, seed=seed)
     if refit:
-        members = [replace(one, training=replace(one.training, refit=True)) for one in members]
+        members = [
+            replace(member, training=replace(member.training, refit=True)) for member in members
+        ]
     implicit = plan_implicit(ratings, learn_interactions, members, automatic=True, seed=seed)
     return TrainingPlan(tuple(members), "select", implicit)
 
@@ -171,7 +173,7 @@ def plan_implicit(
     Args:
         ratings: The training part.
         learn_interactions: True, False, or None: with an automatic plan, if it takes little time
-            beside its members.
+            compared with its members.
         members: The members of the plan.
         automatic: Whether they were planned automatically.
         seed: Seed of the interaction model.
@@ -180,7 +182,7 @@ def plan_implicit(
         raise TrainingError(
             f"learn_interactions (={learn_interactions!r}) must be True, False or None"
         )
-    uses_time = any(one.model.get("time") or "time" in one.side for one in members)
+    uses_time = any(member.model.get("time") or "time" in member.side for member in members)
     if learn_interactions and uses_time:
         raise TrainingError(
             f"{option('learn_interactions', True)}: a model whose predictions depend on time makes "
@@ -189,7 +191,7 @@ def plan_implicit(
     if learn_interactions is False or (learn_interactions is None and not automatic):
         return None
     plan = implicit_plan(ratings, seed=seed)
-    allowed = IMPLICIT_FRACTION * estimate_seconds(DataSize.of(ratings), members)
+    allowed = IMPLICIT_FRACTION * estimate_seconds(DataSize.from_ratings(ratings), members)
     if learn_interactions is None and plan.seconds > allowed:
         return replace(plan, seconds=allowed) if allowed >= MIN_IMPLICIT_SECONDS else None
     return plan
@@ -205,7 +207,7 @@ def plan_continuation(
         training: Training options that replace those of the earlier training.
     """
     metadata = model.metadata
-    sides = [one["side"] for one in metadata.get("members", [])] or [model.side]
+    sides = [member["side"] for member in metadata.get("members", [])] or [model.side]
     if len(sides) != len(model.members):
         raise TrainingError(
             f"the model's metadata names members {', '.join(sides)}, but it has "
@@ -243,7 +245,7 @@ class DataSize:
     levels: int
 
     @classmethod
-    def of(cls, ratings: Dataset) -> DataSize:
+    def from_ratings(cls, ratings: Dataset) -> DataSize:
         return cls(ratings.n_users, ratings.n_items, len(ratings), len(ratings.scale))
 
 
@@ -257,7 +259,7 @@ def is_automatic(side: Any, time_budget: Any, model_arguments: Mapping[str, Any]
     """
     if side == "auto" and model_arguments:
         name, value = next(iter(model_arguments.items()))
-        sides = [option("side", named) for named in ("user", "item", "both")]
+        sides = [option("side", side) for side in ("user", "item", "both")]
         reason = (
             f"describes a model, and {option('side', 'auto')} chooses models itself; give "
             f"{sides[0]}, {sides[1]} or {sides[2]}, or leave it out"
@@ -315,11 +317,12 @@ def member_seconds(ratings: Dataset, plan: TrainingPlan) -> list[float]:
     """
     if plan.ensemble_weighting != "select":
         return [0.0] * len(plan.members)
-    size = DataSize.of(ratings)
+    size = DataSize.from_ratings(ratings)
     analysis = _factor_seconds(size) / (1 + len(AXES))
     seconds = [_seconds(size, member) or analysis for member in plan.members]
     return [
-        one / (1 + member.training.refit) for one, member in zip(seconds, plan.members, strict=True)
+        estimate / (1 + member.training.refit)
+        for estimate, member in zip(seconds, plan.members, strict=True)
     ]
 
 

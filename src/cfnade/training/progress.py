@@ -49,14 +49,14 @@ class _StageState:
         """
         if self.ended is not None:
             return 1.0
-        epochs, done = self.stage.epochs, self.epochs_done
+        epochs, progress = self.stage.epochs, self.epochs_done
         if epochs is None:
-            return min(1.0, done)
-        longest = max(0.0, epochs - done)
+            return min(1.0, progress)
+        longest = max(0.0, epochs - progress)
         if self.stage.patience is None or self.stage.refit:
-            return done / max(1e-9, done + longest)
-        shortest = min(longest, max(0.0, self.best_epoch + self.stage.patience - done))
-        return done / max(1e-9, done + math.sqrt(shortest * longest))
+            return progress / max(1e-9, progress + longest)
+        shortest = min(longest, max(0.0, self.best_epoch + self.stage.patience - progress))
+        return progress / max(1e-9, progress + math.sqrt(shortest * longest))
 
 
 class TimeEstimate:
@@ -108,48 +108,50 @@ class TimeEstimate:
         for state in states:
             if state.ended is not None:
                 continue
-            own = self._own_rest(state) if len(running) == 1 else None
-            if own is not None:
-                total += own
+            own_rest = self._own_rest(state) if len(running) == 1 else None
+            if own_rest is not None:
+                total += own_rest
             elif state.stage.seconds:
                 total += speed * state.stage.seconds * (1 - self._fraction(state, speed))
             elif state.stage.epochs:
-                rest = self._own_rest(state) or self._rest_as_others(state)
-                if rest is None:
+                seconds = self._own_rest(state) or self._rest_as_others(state)
+                if seconds is None:
                     return None
-                total += rest
+                total += seconds
         return total
 
     def _own_rest(self, state: _StageState) -> float | None:
         """Return the rest of a stage at the speed that it had so far."""
         fraction = state.fraction()
-        done = fraction - state.began_at
-        if not state.is_running or done <= 0 or fraction < MIN_FRACTION or state.began is None:
+        progress = fraction - state.began_at
+        if not state.is_running or progress <= 0 or fraction < MIN_FRACTION or state.began is None:
             return None
-        return (self._clock() - state.began) * (1 - fraction) / done
+        return (self._clock() - state.began) * (1 - fraction) / progress
 
     def _rest_as_others(self, state: _StageState) -> float | None:
         """Return the time of a stage without an estimate: per epoch that of others without one."""
-        others = [
-            ((one.ended or self._clock()) - one.began) / one.epochs_done
-            for one in self._states.values()
-            if one.began is not None and one.epochs_done > 0 and one.stage.epochs
+        rates = [
+            ((peer.ended or self._clock()) - peer.began) / peer.epochs_done
+            for peer in self._states.values()
+            if peer.began is not None and peer.epochs_done > 0 and peer.stage.epochs
         ]
-        return None if not others else (state.stage.epochs or 0) * sum(others) / len(others)
+        return None if not rates else (state.stage.epochs or 0) * sum(rates) / len(rates)
 
     def _speed(self) -> float:
         """Return seconds per estimated second, of all stages with an estimate."""
         priced = [
-            one for one in self._states.values() if one.stage.seconds and one.began is not None
+            state
+            for state in self._states.values()
+            if state.stage.seconds and state.began is not None
         ]
         if not priced:
             return 1.0
-        elapsed = self._clock() - min(one.began for one in priced if one.began is not None)
-        done = sum(one.stage.seconds * (one.fraction() - one.began_at) for one in priced)
-        some = 0.02 * sum(
-            one.stage.seconds for one in priced
+        elapsed = self._clock() - min(state.began for state in priced if state.began is not None)
+        planned = sum(state.stage.seconds * (state.fraction() - state.began_at) for state in priced)
+        offset = 0.02 * sum(
+            state.stage.seconds for state in priced
         )  # so that the first step decides nothing
-        return (elapsed + some) / (done + some)
+        return (elapsed + offset) / (planned + offset)
 
     def _fraction(self, state: _StageState, speed: float) -> float:
         """Return the part that is done; by the clock of a stage that does not tell."""
@@ -203,9 +205,9 @@ class ProgressCallback(Callback):
         self._estimate.advance(stage, progress)
         if time.monotonic() - self._drawn > REDRAW_SECONDS:
             self._drawn = time.monotonic()
-            done = progress - int(progress) if stage.epochs else progress
-            shown = "" if cost is None else f"cost {cost:.4g}"
-            self._show(stage, progress, total=1.0, completed=done, cost=shown)
+            completed = progress - int(progress) if stage.epochs else progress
+            cost_text = "" if cost is None else f"cost {cost:.4g}"
+            self._show(stage, progress, total=1.0, completed=completed, cost=cost_text)
 
     def on_epoch_end(self, record: Mapping[str, Any]) -> None:
         number = record.get("member", 0)
@@ -226,7 +228,7 @@ class ProgressCallback(Callback):
         self._display.stop()
 
     def _pulse(self) -> None:
-        """Show that work goes on, until the next step says how far: a full bar looks stuck."""
+        """Animate the bar until the next step, as a full bar looks stuck."""
         for task in self._display.tasks:
             task.total = None  # update() takes None for no change
 
@@ -237,8 +239,8 @@ class ProgressCallback(Callback):
             epoch = f"   epoch {int(progress) + 1}" if stage == front and stage.epochs else ""
             parts.append(self._label(stage) + epoch)
         description = ", ".join(parts) or "training"
-        left = self._time_left()
-        self._display.update(self._task, description=description, left=left, **fields)
+        fields["left"] = self._time_left()
+        self._display.update(self._task, description=description, **fields)
 
     def _label(self, stage: Stage) -> str:
         place = ""

@@ -50,7 +50,7 @@ class StateStore:
         return seconds > self.seconds
 
     def write(self, tensors: dict[str, Tensor], state: LoopState, identity: dict[str, Any]) -> None:
-        """Write a state; `identity` says which run it belongs to."""
+        """Write a state of the run with this identity."""
         write_state(self.folder, tensors, state, identity)
 
     def read(self, identity: dict[str, Any]) -> tuple[dict[str, Tensor], LoopState]:
@@ -135,7 +135,7 @@ def read_histories(folder: Path, members: int) -> list[dict[str, Any]]:
 
 
 def state_files(folder: Path) -> list[Path]:
-    """Return the files of a run's states, and what kills left of writing them."""
+    """Return the files of a run's states, with temporary files of interrupted writes."""
     places = (folder, implicit_folder(folder), *folder.glob("seed-*"))
     return [
         path for place in places for path in (*place.glob(NAME), *unfinished_writes(place / NAME))

@@ -40,7 +40,11 @@ def make_stepper(
     weights = fields.get("target_weight", CFNADEConfig.target_weight)
     ordinal_weight = float(fields.get("ordinal_weight", CFNADEConfig.ordinal_weight))
     components = member.components.values()
-    parts = {one.axis: one.partition for one in components if one.axis and one.partition}
+    parts = {
+        component.axis: component.partition
+        for component in components
+        if component.axis and component.partition
+    }
     sampler = batch_sampler(member.axes, ratings, config, weights, threads, parts)
     if device == "cpu":
         return KernelStepper(member, ratings, sampler, ordinal_weight, threads)
@@ -85,7 +89,7 @@ class KernelStepper:
             trainer.add_scores(batch, scores)
         cost = self._cost(batch, scores)
         for trainer in trainers:
-            trainer.backward(batch, cost.slopes, rate)
+            trainer.backward(batch, cost.gradient, rate)
         return self._group.total(cost.total)
 
     def _cost(self, batch: Batch, scores: Array) -> Cost:
@@ -107,9 +111,9 @@ class KernelStepper:
         of_item.add_scores(batch, more)
         exchange.add_scores(scores, more)
         cost = self._cost(batch, scores)
-        back = exchange.return_slopes(cost.slopes)
-        of_user.backward(batch, cost.slopes, rate)
-        of_item.backward(batch, back, rate)
+        item_gradient = exchange.return_slopes(cost.gradient)
+        of_user.backward(batch, cost.gradient, rate)
+        of_item.backward(batch, item_gradient, rate)
         return self._group.total(cost.total)
 
     def state(self) -> dict[str, Tensor]:
@@ -178,7 +182,7 @@ class TorchStepper:
 
 def _trained_components(member: Member) -> dict[str, RatingComponent]:
     """Return the components that add to the scores in training."""
-    return {name: one for name, one in member.components.items() if not one.tunes}
+    return {name: component for name, component in member.components.items() if not component.tunes}
 
 
 def _part(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

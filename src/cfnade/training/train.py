@@ -76,14 +76,14 @@ def train(split: Split, plan: TrainingPlan, options: RunOptions | None = None) -
             calibration = calibrate_ensemble(members, predictions, weights, split)
         model = assemble(split, plan, members, weights, calibration)
         facts = run_metadata(split, plan, members, predictions, weights, calibration, options)
-        stopped = len(members) < len(plan.members) or any(one.stopped for one in members)
+        stopped = len(members) < len(plan.members) or any(member.stopped for member in members)
         if plan.implicit is not None and not stopped:
             with reported_stage(callback, interaction_stage(plan.implicit)):
                 interactions = ImplicitTraining(split, plan.implicit, options, callback)
                 model = replace(model, interaction_model=interactions.run())
                 facts["lists"] = interactions.facts
             stopped = options.should_stop()
-    diverged = next((one.diverged for one in members if one.diverged), None)
+    diverged = next((member.diverged for member in members if member.diverged), None)
     return TrainingResult(replace(model, metadata=facts), stopped, diverged)
 
 
@@ -94,8 +94,8 @@ def check_run(split: Split, plan: TrainingPlan, options: RunOptions) -> RunOptio
     """Raise a TrainingError if the plan cannot be trained on these data with these options."""
     train = split.train
     if len(train) == 0:
-        what = "interactions" if train.implicit else "ratings"
-        raise TrainingError(f"there are no {what} to train on; is the split right?")
+        noun = "interactions" if train.implicit else "ratings"
+        raise TrainingError(f"there are no {noun} to train on; is the split right?")
     if plan.members and train.implicit:
         raise TrainingError(
             "these are interactions, which have no ratings to predict; leave out what describes a "
@@ -138,7 +138,7 @@ def predict_members(
     if len(valid) == 0:
         return []
     seed = members[0].plan.training.seed if members else 0
-    return [predict_validation(member.chosen, valid, seed=seed) for member in members]
+    return [predict_validation(member.selected, valid, seed=seed) for member in members]
 
 
 def calibrate_ensemble(
@@ -151,7 +151,7 @@ def calibrate_ensemble(
     if not predictions:
         return CalibrationResult(None, None, {})
     mixed = mix_predictions(predictions, weights)
-    knows_users = any("user" in member.chosen.training_counts for member in members)
+    knows_users = any("user" in member.selected.training_counts for member in members)
     result = calibrate(mixed, split.valid, knows_users=knows_users)
     baseline = baseline_rmse(split.train, split.valid)
     return result._replace(metrics=result.metrics | {"means_rmse": baseline})
@@ -201,7 +201,7 @@ def run_metadata(
     calibration: CalibrationResult,
     options: RunOptions,
 ) -> dict[str, Any]:
-    """Return what model.json says of a training. All of it is JSON."""
+    """Return the metadata of model.json on a training. All of it is JSON."""
     train = split.train
     facts: dict[str, Any] = {
         "data": {"source": train.source, "users": train.n_users, "items": train.n_items},
@@ -260,5 +260,5 @@ def _total_seconds(members: Sequence[TrainedMember], plan: TrainingPlan) -> floa
     """Return the time of all members; some may have been trained at the same time."""
     if plan.ensemble_weighting == "select":
         ends = [member.finished_at for member in members]
-        return max(ends) - min(one.finished_at - one.seconds for one in members)
+        return max(ends) - min(member.finished_at - member.seconds for member in members)
     return sum(member.seconds for member in members)

@@ -69,12 +69,12 @@ def scored_ratings(valid: Dataset, axes: tuple[Axis, ...]) -> Dataset:
     fraction = MAX_RATINGS / max(1, len(valid))
     if fraction >= 1:
         return valid
-    random, kept = np.random.default_rng(0), np.ones(len(valid), bool)
+    random, mask = np.random.default_rng(0), np.ones(len(valid), bool)
     indices = {"user": (valid.users, valid.n_users), "item": (valid.items, valid.n_items)}
     for axis in axes:
         index, count = indices[axis]
-        kept &= (random.random(count) < fraction ** (1 / len(axes)))[index]
-    return valid.select(kept)
+        mask &= (random.random(count) < fraction ** (1 / len(axes)))[index]
+    return valid.select(mask)
 
 
 def _without_unseen(valid: Dataset, context: Dataset) -> Dataset:
@@ -98,13 +98,15 @@ def fit_component_gains(model: FittedModel, valid: Dataset) -> None:
     gains g and one shift h minimize the squared error of the validation part. A negative gain
     would reverse a correction, so it becomes 0. Without validation, gains stay as they are.
     """
-    components = [one for one in model.members[0].components.values() if one.tunes]
+    components = [
+        component for component in model.members[0].components.values() if component.tunes
+    ]
     if not components or not len(valid):
         return
     users, items = valid.users.astype(np.int64), valid.items.astype(np.int64)
     _set_gains(components, np.zeros(len(components) + 1))
     plain = Scorer(model).probabilities(users, items, valid.times)
-    corrections = [_corrections(one, model, users, items) for one in components]
+    corrections = [_corrections(component, model, users, items) for component in components]
     features = np.column_stack([*corrections, np.ones(len(users))])
     _set_gains(components, least_squares_gains(plain, features, valid))
 
