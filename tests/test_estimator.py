@@ -234,7 +234,7 @@ def test_verbose_names_the_model_of_each_line(
 
 def test_every_argument_is_tried_above() -> None:
     elsewhere = {"samples", "time_budget", "patience", "n_threads", "device", "verbose"}
-    elsewhere |= {"use_timestamps", "learn_interactions"}
+    elsewhere |= {"use_timestamps", "learn_interactions", "metric", "k"}
     assert set(CHANGES) | elsewhere == set(signature(CFNADE).parameters)
 
 
@@ -601,6 +601,8 @@ def test_interactions_are_taken_from_tables_and_evaluated() -> None:
         ({"time_budget": -1.0}, r"time_budget \(=-1.0\) must be"),
         ({"learn_interactions": False}, r"learn_interactions \(=False\) is for ratings"),
         ({"seed": -1}, "seed"),
+        ({"metric": "rmse"}, r"metric \(='rmse'\)"),
+        ({"k": 0}, r"k \(=0\)"),
     ],
 )
 def test_what_is_said_of_ratings_is_refused_of_interactions(
@@ -615,6 +617,11 @@ def test_the_time_budget_of_interactions_is_in_minutes() -> None:
     plan = plan_from_parameters(CFNADE(**changed).get_params(), changed, INTERACTIONS)
     assert plan.implicit is not None
     assert plan.implicit.seconds == 30
+
+
+def test_interactions_are_tuned_for_the_metric_asked_for() -> None:
+    model = CFNADE(metric="recall", k=5, time_budget=0.01, n_threads=1).fit(INTERACTIONS)
+    assert model.fitted_.metadata["lists"]["metric"] == "recall@5"
 
 
 def test_interactions_are_not_continued(picked: CFNADE) -> None:

@@ -90,6 +90,8 @@ class CFNADE:
         learn_interactions: Whether to learn which items users take up next, for `recommend`. None:
             with side "auto", if it takes at most a third more time. Data without ratings are
             always learned in this way.
+        metric: Metric on a hold-out that selects the model of interactions: "ndcg" or "recall".
+        k: Number of top items that `metric` looks at.
 
     Args: Training
         time_budget: Minutes of training on two cores, for side "auto" and for data without
@@ -151,6 +153,8 @@ class CFNADE:
         ordinal_weight: float | None = None,
         use_timestamps: bool = False,
         learn_interactions: bool | None = None,
+        metric: str = "ndcg",
+        k: int = 20,
         time_budget: float | None = None,
         epochs: int | None = None,
         batch_rows: int | None = None,
@@ -179,6 +183,8 @@ class CFNADE:
         self.ordinal_weight = ordinal_weight
         self.use_timestamps = use_timestamps
         self.learn_interactions = learn_interactions
+        self.metric = metric
+        self.k = k
         self.time_budget = time_budget
         self.epochs = epochs
         self.batch_rows = batch_rows

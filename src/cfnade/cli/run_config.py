@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
@@ -51,6 +51,8 @@ class RunConfig:
     training: dict[str, Any] = field(default_factory=dict)
     """Fields of `TrainingConfig`."""
     learn_interactions: bool | None = None
+    metric: Literal["ndcg", "recall"] = "ndcg"
+    k: Annotated[int, Ge(1)] = 20
     time_budget: float | None = None
     n_seeds: Annotated[int, Ge(1)] = 1
     init_model: str | None = None
@@ -75,7 +77,7 @@ class RunConfig:
         from cfnade.models.config import CFNADEConfig
         from cfnade.training.parameters import ARCHITECTURE, TRAINING
 
-        names = ("side", "learn_interactions", "device", "n_threads")
+        names = ("side", "learn_interactions", "metric", "k", "device", "n_threads")
         parameters = {name: getattr(self, name) for name in names}
         if self.side == "auto":
             training = {name: self.training[name] for name in ("refit", "seed")}
@@ -331,6 +333,10 @@ def with_split(config: RunConfig, parts: Split) -> RunConfig:
 
 def training_plan(config: RunConfig, parts: Split) -> TrainingPlan:
     """Return what is trained on these data."""
+    return _plan(config, parts).with_metric(config.metric, config.k)
+
+
+def _plan(config: RunConfig, parts: Split) -> TrainingPlan:
     from cfnade.training.implicit import implicit_plan
     from cfnade.training.plan import TrainingPlan, plan_automatic, plan_implicit, plan_side
 

@@ -54,6 +54,16 @@ def plan_from_parameters(
         ratings: The training part.
         init_model: A model to continue.
     """
+    plan = _plan(parameters, changed, ratings, init_model)
+    return plan.with_metric(parameters["metric"], parameters["k"])
+
+
+def _plan(
+    parameters: Parameters,
+    changed: Parameters,
+    ratings: Dataset,
+    init_model: FittedModel | None,
+) -> TrainingPlan:
     side, seed = parameters["side"], parameters["seed"]
     if ratings.implicit:
         _refuse_rating_parameters(changed)

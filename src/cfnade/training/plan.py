@@ -26,6 +26,7 @@ from cfnade.config import TrainingConfig
 from cfnade.data.dataset import Dataset
 from cfnade.exceptions import TrainingError
 from cfnade.fitted_model import FittedModel
+from cfnade.implicit.validation import RankingMetric
 from cfnade.recipes import default_recipe, load_recipe, member_kinds
 from cfnade.training.implicit import ImplicitPlan, implicit_plan
 from cfnade.utils.text import option
@@ -100,6 +101,13 @@ class TrainingPlan:
     improve little. Members that differ in their seeds alone have equal weights."""
     implicit: ImplicitPlan | None = None
     """How the interaction model is trained; None: there is none."""
+
+    def with_metric(self, metric: Any, k: int) -> TrainingPlan:
+        """Return the plan with another metric that selects the interaction model."""
+        ranking_metric = RankingMetric(metric=metric, k=k)
+        if self.implicit is None:
+            return self
+        return replace(self, implicit=replace(self.implicit, metric=ranking_metric))
 
 
 def plan_side(
