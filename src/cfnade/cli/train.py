@@ -226,7 +226,7 @@ def _print_result(result: TrainingResult, parts: Split, out: Path, without_conte
     if "component_scores" in (scores := facts.get("lists", {})):
         parts_text = ", ".join(f"{name} {x:.4f}" for name, x in scores["component_scores"].items())
         print(f"interactions: validation {scores['metric']} {scores['score']:.4f} ({parts_text})")
-    print(f"{out}: {_summary(facts)}")
+    print(f"{out}: {training_summary(facts)}")
     if (warning := warn_below_baseline(facts)) is not None:
         print_status(f"warning: {warning}")
     if result.diverged:
@@ -242,7 +242,8 @@ def _print_result(result: TrainingResult, parts: Split, out: Path, without_conte
         print("next:", next_command(out, len(parts.test), parts.train.user_ids[0]))
 
 
-def _summary(facts: dict[str, Any]) -> str:
+def training_summary(facts: dict[str, Any]) -> str:
+    """Return one line about a training from the metadata of its model."""
     if "seconds" not in facts:
         return f"model of interactions, {facts['lists'].get('total_seconds', 0):.1f} s of training"
     best = f"epoch {facts['best_epoch']}"

@@ -190,16 +190,13 @@ def _print_result(
     out: Path, config: RunConfig, shards: ShardedRatings, outcome: dict[str, Any]
 ) -> str:
     from cfnade.cli.output_dir import end_run
+    from cfnade.cli.train import training_summary
 
     if not outcome["stopped"]:
         end_run(out, config)
-    best = f"epoch {outcome['best_epoch']}"
     if "lists" in outcome and outcome["lists"]["ndcg"] is not None:
         print(f"interactions: validation NDCG@20 {outcome['lists']['ndcg']:.4f}")
-    if outcome["valid"]:
-        best += f", validation RMSE {outcome['valid']['rmse']:.4f}"
-        best += f" (user and item means: {outcome['valid']['means_rmse']:.4f})"
-    text = f"{out}: model of {best}, {outcome['seconds']:.1f} s of training"
+    text = f"{out}: {training_summary(outcome)}"
     print(text)
     if outcome["diverged"]:
         raise TrainingError(f"{outcome['diverged']}. The best model before that is kept in {out}")
