@@ -72,13 +72,14 @@ def test_a_blend_is_tuned_for_its_metric() -> None:
     question = question_of(truth, 3, answers=5)
     coarse = (np.argsort(np.argsort(truth, 1), 1) >= ITEMS - 10).astype(np.float32)
     scores = {"coarse": coarse, "fine": (truth * coarse).astype(np.float32)}
+    metrics: tuple[MetricName, ...] = ("ndcg", "recall")
     blends = {
         metric: fit_weights(
             list(scores),
             collect_candidates(scores, question, RankingMetric(metric=metric, k=10)),
             seed=0,
         )
-        for metric in ("ndcg", "recall")
+        for metric in metrics
     }
     for metric, blend in blends.items():
         total = sum(
