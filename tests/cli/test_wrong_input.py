@@ -163,7 +163,7 @@ CASES = [
     ("recommend {user} --user 1 --min-ratings -1", "--min-ratings -1: must be", 1),
     ("recommend {titles} Runer=5", "did you mean: Blade Runner (1982)", 1),
     # explain
-    ("explain {user} 20 --user 4444", "give --history to explain it for a new person", 1),
+    ("explain {user} 20 --user 4444", "give --history for a new user", 1),
     # export, tune
     ("export onnx {user} x", "must end in .onnx", 1),
     ("export site {user} {csv}", "is no folder", 1),
