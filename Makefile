@@ -27,14 +27,14 @@ test: check
 TESTS ?=
 test-avx2: export PYTHONDONTWRITEBYTECODE =
 test-avx2: .venv/.dev
-	$(BIN)/python tests/without_avx512.py $(BIN)/cfnade doctor
-	$(BIN)/python tests/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python tests/support/without_avx512.py $(BIN)/cfnade doctor
+	$(BIN)/python tests/support/without_avx512.py $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # Kernels, models, components, inference and training on an emulated ARM processor: hours; the first
-# run downloads Debian's Python and wheels for aarch64 into .venv-arm64 (tests/on_arm64.py).
+# run downloads Debian's Python and wheels for aarch64 into .venv-arm64 (tests/support/on_arm64.py).
 ARM64_TESTS ?= tests/kernels tests/models tests/components tests/inference tests/training
 test-arm64: .venv/.dev
-	$(BIN)/python tests/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
+	$(BIN)/python tests/support/on_arm64.py -m pytest -p no:cacheprovider --timeout=3600 -m "not subprocess" $(ARM64_TESTS)
 
 # Ray and Spark with two workers each; Spark needs Java.
 ENGINE_TESTS ?= tests/distributed/test_backends.py tests/distributed/test_build_shards_spark.py \

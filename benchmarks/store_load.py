@@ -31,7 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.data.postgres import address, find_binaries, postgres
+from tests.support.postgres import address, find_binaries, postgres
 
 from cfnade.inference.predictor import Predictor
 from cfnade.online.event_store import EventStore

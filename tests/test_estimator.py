@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
-from tests.close import assert_close
+from tests.support.close import assert_close
 
 from cfnade import DataError, Dataset, Split, checkpoint, load, split, synthetic
 from cfnade.config import TrainingConfig

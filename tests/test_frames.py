@@ -9,7 +9,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.close import assert_close
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, Dataset, synthetic
 from cfnade.data.synthetic import synthetic_interactions

@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.close import assert_close
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, Dataset, synthetic
 

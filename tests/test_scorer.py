@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.close import assert_close
 from tests.components.given import N_ITEMS, N_USERS, STARS, cast, some_member, some_ratings
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
 from tests.queries import NOTHING, joined, of_user, of_users, stored, user_of
 from tests.queries import known as ratings_of
+from tests.support.close import assert_close
 
 from cfnade.components import Axis
 from cfnade.data.dataset import Dataset

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade import checkpoint
 from cfnade.config import TrainingConfig

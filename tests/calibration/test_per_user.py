@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import brentq
-from tests.close import assert_close
 from tests.inference.cases import (
     FOR_PEOPLE,
     ITEMS,
@@ -30,6 +29,7 @@ from tests.inference.cases import (
 )
 from tests.listed import best_of
 from tests.queries import NOTHING, joined, known, of_user, stored, user_of
+from tests.support.close import assert_close
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.calibration.per_user import Calibrator, LevelPreferences

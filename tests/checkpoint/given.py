@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from tests.implicit.cases import CASES, some_model
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.components.optimizers import member_network
@@ -119,28 +116,3 @@ def same(one: FittedModel, other: FittedModel) -> bool:
             for axis in one.training_counts
         )
     )
-
-
-class Killed(BaseException):
-    """Stands for kill -9: from then on nothing reaches the disk, clean-up code included."""
-
-
-STEPS = ("rename", "replace", "fsync", "mkdir", "rmdir", "unlink", "open", "chmod")
-
-
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> list[str]:
-    """Let the steps before this one happen and none after. Returns the log of steps."""
-    log: list[str] = []
-
-    def guarded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(log) >= step:
-                raise Killed(name)
-            log.append(name)
-            return real(*args, **kwargs)
-
-        return call
-
-    for name in STEPS:
-        monkeypatch.setattr(os, name, guarded(name, getattr(os, name)))
-    return log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.checkpoint.given import Killed, kill_at
+from tests.support.crash import Killed, kill_at
 
 from cfnade.checkpoint.folder import commit_files, recover, resolve_file
 

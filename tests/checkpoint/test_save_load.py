@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +17,9 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.checkpoint.given import KINDS, Killed, kill_at, make, ratings, same, weights
-from tests.raw_tables import raw_table
+from tests.checkpoint.given import KINDS, make, ratings, same, weights
+from tests.support.crash import Killed, disk_limit, kill_at
+from tests.support.raw_tables import raw_table
 
 from cfnade.checkpoint import drop_context, load, manifest, save
 from cfnade.checkpoint.manifest import FILES
@@ -171,17 +169,6 @@ def test_a_kill_at_any_step_leaves_the_old_model_or_the_new(tmp_path: Path) -> N
     assert outcomes.count(True) > 5
 
 
-@contextmanager
-def files_no_longer_than(size: int) -> Iterator[None]:
-    """Writes beyond that many bytes of a file fail, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     old, new = make(seed=1), make(seed=2)
     save(old, tmp_path)
@@ -190,11 +177,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         {0, 1, *range(0, longest, 600), *((tmp_path / n).stat().st_size - 1 for n in FILES)}
     )
     for size in sizes:
-        with files_no_longer_than(size), pytest.raises(CheckpointError, match="could not be saved"):
+        with disk_limit(size), pytest.raises(CheckpointError, match="could not be saved"):
             save(new, tmp_path)
         assert same(load(tmp_path), old)
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*FILES, CARD])
-    with files_no_longer_than(longest + 1000):
+    with disk_limit(longest + 1000):
         save(new, tmp_path)
     assert same(load(tmp_path), new)
 

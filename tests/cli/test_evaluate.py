@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.close import assert_close
+from tests.support.close import assert_close
 
 from cfnade import load_split
 from cfnade.checkpoint import load

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.cli.conftest import Shell
-from tests.data.site import LOGIN, Site, site
+from tests.support.site import LOGIN, Site, site
 
 __all__ = ["site"]
 TINY = ("--epochs", "2", "--ridge", "0", "--hidden", "4")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.close import assert_close
+from tests.support.close import assert_close
 
 from cfnade.checkpoint import load
 from cfnade.estimator import CFNADE

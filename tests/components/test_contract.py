@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.close import assert_close
 from tests.components.given import (
     LISTS,
     N_ITEMS,
@@ -25,6 +24,7 @@ from tests.components.given import (
 from tests.components.oracle import PlainRows, plain_scores
 from tests.queries import item_of, user_of
 from tests.queries import known as ratings_of
+from tests.support.close import assert_close
 
 from cfnade.components import Axis, Member, RatingComponent, row_states
 from cfnade.components.base import Array, ComponentScorer, other_axis

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
-from tests.close import assert_close
 from tests.components.given import (
     N_ITEMS,
     N_USERS,
@@ -22,6 +21,7 @@ from tests.components.given import (
 from tests.inference.cases import estimator
 from tests.queries import component_scores, user_of
 from tests.queries import known as ratings_of
+from tests.support.close import assert_close
 
 from cfnade.checkpoint import load, save
 from cfnade.components import Axis

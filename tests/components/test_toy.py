@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from starlette.exceptions import StarletteDeprecationWarning
-from tests.close import assert_close
 from tests.components.toy import Toy
 from tests.listed import lines
 from tests.queries import of_user, stored
 from tests.server.given import server_settings
+from tests.support.close import assert_close
 
 from cfnade import checkpoint
 from cfnade.components.optimizers import member_network

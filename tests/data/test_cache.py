@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

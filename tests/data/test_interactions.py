@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.data.plays import Line, played, saved, triples
+from tests.support.plays import Line, played, saved, triples
 
 from cfnade import DataError, load, load_split, split
 from cfnade.data.dataset import Dataset, Ratings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.site import LOGIN, TEXT, Site, site
+from tests.support.site import LOGIN, TEXT, Site, site
 
 from cfnade import DataError, load, load_split
 from cfnade.data import remote, splits

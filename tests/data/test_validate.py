@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade import load
 from cfnade.data.dataset import Dataset

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.walks import ROOT, entered_functions
+from tests.support.walks import ROOT, entered_functions
 
 from cfnade import load
 

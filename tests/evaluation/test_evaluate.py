@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from tests.close import assert_close
 from tests.inference.cases import known_cells, literal
+from tests.support.close import assert_close
 
 from cfnade.calibration.calibration import Calibration, fit_calibration
 from cfnade.components.optimizers import member_network

@@ -27,7 +27,7 @@ from tests.inference.cases import (
     make_kind,
     ratings,
 )
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade import CFNADE, load
 from cfnade.components.optimizers import member_network

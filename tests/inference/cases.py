@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 import torch
 from tests.folded import Cell, frequencies, side_scores, unknown
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.components import Member

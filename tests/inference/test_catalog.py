@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.inference.cases import estimator, make, ratings
+from tests.support.close import assert_close
 
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError

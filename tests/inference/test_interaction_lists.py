@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.implicit.cases import summed_scores
 from tests.inference.cases import estimator, make, top_n_of
 from tests.inference.implicit_cases import (
@@ -22,6 +21,7 @@ from tests.inference.implicit_cases import (
     rated_model,
 )
 from tests.inference.test_top_n import assert_same
+from tests.support.close import assert_close
 
 from cfnade.estimator import CFNADE
 from cfnade.exceptions import PredictionError

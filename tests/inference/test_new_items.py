@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.inference.cases import (
     FOR_PEOPLE,
     TIMELESS,
@@ -19,6 +18,7 @@ from tests.inference.cases import (
     make,
     make_kind,
 )
+from tests.support.close import assert_close
 
 from cfnade.exceptions import PredictionError
 

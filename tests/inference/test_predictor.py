@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.close import assert_close
 from tests.folded import Cell, side_scores
 from tests.inference.cases import (
     FOR_PEOPLE,
@@ -33,6 +32,7 @@ from tests.inference.cases import (
     make_kind,
     ratings,
 )
+from tests.support.close import assert_close
 
 from cfnade.checkpoint import drop_context, save
 from cfnade.data.dataset import Dataset

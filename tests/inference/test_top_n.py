@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.close import assert_close
 from tests.inference.cases import (
     FOR_PEOPLE,
     ITEMS,
@@ -24,6 +23,7 @@ from tests.inference.cases import (
     top_n_of,
 )
 from tests.listed import best_of
+from tests.support.close import assert_close
 
 from cfnade.calibration.calibration import Calibration
 from cfnade.data.scale import Scale

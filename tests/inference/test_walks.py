@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.walks import ROOT, entered_functions
+from tests.support.walks import ROOT, entered_functions
 
 from cfnade.data.synthetic import synthetic
 from cfnade.estimator import CFNADE

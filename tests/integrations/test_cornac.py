@@ -10,8 +10,8 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from cornac.eval_methods import RatioSplit
 from cornac.metrics import RMSE, Recall
-from tests.close import assert_close
 from tests.integrations.exported import FAST
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, synthetic
 from cfnade.integrations.cornac import CFNADERecommender

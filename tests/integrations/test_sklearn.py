@@ -15,8 +15,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.close import assert_close
 from tests.integrations.exported import FAST
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, DataError, Dataset, synthetic
 from cfnade.exceptions import PredictionError

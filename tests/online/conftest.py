@@ -10,8 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.data.postgres import find_binaries, postgres
 from tests.online.files import fresh_database
+from tests.support.postgres import find_binaries, postgres
 
 from cfnade.online.event_store import EventStore
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-from tests.data.postgres import PASSWORD, address
+from tests.support.postgres import PASSWORD, address
 
 _numbers = itertools.count()
 

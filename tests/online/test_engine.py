@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import inspect, text
-from tests.data.postgres import PASSWORD, address
+from tests.support.postgres import PASSWORD, address
 
 from cfnade.exceptions import StoreError, StoreUnavailableError
 from cfnade.online.engine import is_missing_file, parse_store_url, redact_store_url

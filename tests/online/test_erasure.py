@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from tests.cli.conftest import Shell
 from tests.cli.conftest import shell as shell  # the fixture
-from tests.data.postgres import find_binaries, postgres
 from tests.online.files import bytes_below, fresh_database
+from tests.support.postgres import find_binaries, postgres
 
 from cfnade.online.bulk import import_events, ratings_frame
 from cfnade.online.event_store import Event, EventStore

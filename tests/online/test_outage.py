@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.data.postgres import address, find_binaries, postgres, unprivileged
 from tests.online.forked_service import Services
 from tests.online.writing import Writers, check_kept, free_port, ready
 from tests.server.given import KINDS, TestClient, server_settings, trained
+from tests.support.postgres import address, find_binaries, postgres, unprivileged
 
 from cfnade.online.event_store import EventStore
 from cfnade.server.app import create_app

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 import torch
-from tests.raw_tables import raw_table
 from tests.server.given import KINDS, ratings, trained
+from tests.support.raw_tables import raw_table
 
 from cfnade import checkpoint
 from cfnade.components.ridge import RidgeComponent

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from starlette.exceptions import StarletteDeprecationWarning
-from tests.raw_tables import raw_table
+from tests.support.raw_tables import raw_table
 from uvicorn import Server
 
 from cfnade import checkpoint

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.server.given import ITEMS, TITLES, Asking, ClientOf, TestClient, history, rated
+from tests.support.close import assert_close
 
 from cfnade import __version__, checkpoint
 from cfnade.inference.predictor import Predictor

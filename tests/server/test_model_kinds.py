@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 from pydantic import BaseModel
-from tests.close import assert_close
 from tests.server.given import (
     GENRES,
     KINDS,
@@ -21,6 +20,7 @@ from tests.server.given import (
     history,
     who,
 )
+from tests.support.close import assert_close
 
 import cfnade
 from cfnade.server import schemas

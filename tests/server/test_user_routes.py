@@ -13,8 +13,8 @@ import jwt
 import numpy as np
 import pytest
 from sqlalchemy import select
-from tests.close import assert_close
 from tests.server.given import KINDS, TITLES, Asking, ModelOf, TestClient, history
+from tests.support.close import assert_close
 
 from cfnade.estimator import CFNADE
 from cfnade.online.event_store import ITEMS, Event, EventStore

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.listed import lines
 from tests.queries import of_user, stored, user_of
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, checkpoint
 from cfnade.config import TrainingConfig

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.close import assert_close
 from tests.queries import known, of_user, stored, user_of
+from tests.support.close import assert_close
 
 from cfnade import CFNADE, Split
 from cfnade.data.dataset import Dataset

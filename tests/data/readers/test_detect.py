@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.raw_tables import item_texts, read, write_files, zip_bytes
+from tests.support.raw_tables import item_texts, read, write_files, zip_bytes
 
 from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.readers.files import HEAD

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.raw_tables import zip_bytes
+from tests.support.raw_tables import zip_bytes
 
 from cfnade.data.readers.files import open_source
 from cfnade.exceptions import DataError

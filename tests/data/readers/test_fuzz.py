@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests import raw_tables
+from tests.support import raw_tables
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

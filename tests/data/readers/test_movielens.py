@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.raw_tables import read, write_files, zip_bytes
+from tests.support.raw_tables import read, write_files, zip_bytes
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

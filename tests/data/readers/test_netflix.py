@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.raw_tables import item_texts
+from tests.support.raw_tables import item_texts
 
 from cfnade.data.raw_table import RawTable
 from cfnade.data.readers import NETFLIX, netflix, published_files

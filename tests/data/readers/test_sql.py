@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
-from tests.data.postgres import PASSWORD, address, find_binaries, postgres
+from tests.support.postgres import PASSWORD, address, find_binaries, postgres
 
 from cfnade import DataError, load, load_split
 from cfnade.data.remote import KEPT_INPUTS, pin_source, redact_url

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.raw_tables import raw_table, read, rows
+from tests.support.raw_tables import raw_table, read, rows
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.raw_tables import item_texts, read, rows
+from tests.support.raw_tables import item_texts, read, rows
 
 from cfnade.data.load import LoadOptions
 from cfnade.data.raw_table import RawTable

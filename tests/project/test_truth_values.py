@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 NUMBERS = {"int", "float", "Id", "Whole", "Number", "Share"}
 NAME = re.compile(
     r"^(?!by_|one_|recalculate_)(.*_)?(user|item|person|id|index|level|rating|stars|weight|row|column|raw|threshold|timestamp)$"

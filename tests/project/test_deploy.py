@@ -15,7 +15,7 @@ import pytest
 from cfnade.cli import main
 from cfnade.server.settings import ServerSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 UNIT = (ROOT / "deploy" / "cfnade.service").read_text(encoding="utf-8")
 CONTAINER = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
 

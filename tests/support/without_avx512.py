@@ -1,6 +1,6 @@
 """Run a command as on a processor without AVX-512.
 
-    python tests/without_avx512.py pytest tests/server
+    python tests/support/without_avx512.py pytest tests/server
 
 Sums are taken in another order there, so that a test which compares two code paths bit by bit may
 fail. Numba, torch, MKL, oneDNN, OpenBLAS and NumPy are told to use AVX2; compiled kernels have a

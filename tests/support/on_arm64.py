@@ -1,6 +1,6 @@
 """Run Python on an emulated ARM processor: QEMU, Debian's Python 3.11 for arm64, and its wheels.
 
-    python tests/on_arm64.py -m pytest tests/kernels
+    python tests/support/on_arm64.py -m pytest tests/kernels
 
 The first call downloads about 400 MB into .venv-arm64, without root. It needs Debian's or Ubuntu's
 apt-get and dpkg-deb, whatever the processor. The emulated process starts no process of its own.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".venv-arm64"
 SYSTEM, SITE, EMULATOR = HOME / "system", HOME / "site-packages", HOME / "qemu"
 QEMU = EMULATOR / "usr" / "bin" / "qemu-aarch64-static"

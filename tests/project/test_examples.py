@@ -14,7 +14,7 @@ import pytest
 
 from cfnade import synthetic
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ("quickstart", "own_ratings", "new_user")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("without_avx512.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "without_avx512.py"
 ASKED = """
 import numpy._core._multiarray_umath as core
 import torch
