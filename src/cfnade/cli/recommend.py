@@ -43,7 +43,8 @@ def recommend(
 
     predictor = load_predictor(model)
     ranking = ranking_arguments(ranking_options, predictor)
-    users, new_user = parse_user(predictor, user or [], history, ratings or [])
+    user_ids = [] if user is None else user
+    users, new_user = parse_user(predictor, user_ids, history, ratings or [])
     ids, resolved = predictor.resolve_users(users, history=new_user)
     frame = predictor.recommend(resolved, RankingOptions(n=n, **ranking)).to_frame(ids)
     _report_unknown(users or [], predictor)

@@ -130,8 +130,9 @@ class TimeEstimate:
 
     def _rest_as_others(self, state: _StageState) -> float | None:
         """Return the time of a stage without an estimate: per epoch that of others without one."""
+        now = self._clock()
         rates = [
-            ((peer.ended or self._clock()) - peer.began) / peer.epochs_done
+            ((now if peer.ended is None else peer.ended) - peer.began) / peer.epochs_done
             for peer in self._states.values()
             if peer.began is not None and peer.epochs_done > 0 and peer.stage.epochs
         ]

@@ -80,7 +80,9 @@ async def add_ratings(
         if count > 1:
             detail = f"ratings: item {item.item_id!r} is there more than once; give it once"
             raise ApiError(422, detail, field="ratings")
-    values = [entry["rating"] for entry, item in zip(body.ratings, found, strict=True) if item]
+    values = [
+        entry["rating"] for entry, item in zip(body.ratings, found, strict=True) if item is not None
+    ]
     rows = await _store_ratings(user, items, values, model, ratings)
     unknown = [name for name, item in zip(names, found, strict=True) if item is None]
     return json_response(dict, {"ratings": rows, "unknown_items": unknown})
@@ -140,7 +142,8 @@ async def delete_rating(
 ) -> None:
     """Withdraw a rating."""
     (item,) = await ratings.find_items(model, [item_id])
-    await ratings.append(model, [Event(user, item.item_id if item else item_id, "withdrawal")])
+    stored_id = item_id if item is None else item.item_id
+    await ratings.append(model, [Event(user, stored_id, "withdrawal")])
 
 
 @router.delete("", status_code=204, dependencies=[Depends(require_service)])
