@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.components.given import N_ITEMS, N_USERS, STARS, cast, some_member, some_ratings
+from tests.components.given import N_ITEMS, N_USERS, STARS, some_member, some_ratings
 from tests.folded import Cell, Known, frequencies, side_scores, unknown
 from tests.listed import lines
 from tests.queries import NOTHING, joined, of_user, of_users, stored, user_of
@@ -21,9 +20,9 @@ from cfnade.components import Axis
 from cfnade.data.dataset import Dataset
 from cfnade.fitted_model import FittedModel
 from cfnade.inference import scorer as module
-from cfnade.inference.explain import explain_rating_by_level, leave_each_out
+from cfnade.inference.explain import leave_each_out
 from cfnade.inference.query import Entities, KnownRatings, Query
-from cfnade.inference.scorer import Scorer, expected_ratings, softmax
+from cfnade.inference.scorer import Scorer, softmax
 
 FloatArray = npt.NDArray[np.float64]
 NEW_USER, NEW_ITEM = 5, 4
@@ -244,13 +243,6 @@ def test_other_weights_can_be_asked_about_the_same_cells() -> None:
     assert np.abs(before - again).max() > 0.01
 
 
-def test_single_precision_is_close_to_double() -> None:
-    exact = Scorer(make("both")).probabilities(*every_cell())
-    fitted = make("both")
-    single = replace(fitted, members=tuple(cast(member, np.float32) for member in fitted.members))
-    np.testing.assert_allclose(Scorer(single).probabilities(*every_cell()), exact, atol=2e-5)
-
-
 def test_softmax_keeps_its_digits() -> None:
     scores = np.array([[1e4, 0.0, -1e4], [0.0, np.log(3.0), -np.inf]])
     np.testing.assert_allclose(softmax(scores), [[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]])
@@ -306,28 +298,6 @@ def test_an_effect_is_the_prediction_without_that_rating(side: str, user: int) -
         assert len(found) == len(rest) + 1
         expected = [said(fitted, without(known, (user, i)), user, item) for i in rest]
         close(found[:-1], expected)
-
-
-@pytest.mark.parametrize("user", [2, NEW_USER])
-def test_an_effect_of_others_is_the_prediction_without_theirs(user: int) -> None:
-    fitted = make("item")
-    scorer, known = Scorer(fitted), known_of(fitted.context)
-    values = fitted.context.scale.array()
-    for item in range(N_ITEMS):
-        others = {u: level for (u, i), level in known.items() if i == item and u != user}
-        frame = explain_rating_by_level(scorer, stored(fitted.context, user), item)
-        assert set(frame["rating"].to_list()) == {values[k] for k in others.values()}
-        for rating, count, prediction, gone in frame.select(
-            "rating", "count", "prediction", "prediction_without"
-        ).iter_rows():
-            level = values.tolist().index(rating)
-            cells = [(u, item) for u, k in others.items() if k == level]
-            assert count == len(cells)
-            rest = [
-                said(fitted, known, user, item),
-                said(fitted, without(known, *cells), user, item),
-            ]
-            close(np.array([prediction, gone]), [*expected_ratings(np.array(rest), values)])
 
 
 # -- borders ---------------------------------------------------------------------------------------
@@ -406,19 +376,3 @@ def test_the_least_recently_used_scores_are_dropped(monkeypatch: pytest.MonkeyPa
     for user in (1, 3, 4, 2):
         ask(user)
     assert computed == [1, 2, 3, 4, 5, 5, 2]
-
-
-def test_threads_get_their_own_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CACHE_BYTES", 40 * 8)
-    scorer = Scorer(make("user"))
-
-    def ask(seed: int) -> list[bool]:
-        users = np.random.default_rng(seed).integers(0, 30, 2000).tolist()
-        return [
-            scorer._cached(rated(user), lambda u=user: [np.full(3, float(u))])[0].tolist()  # type: ignore[misc]
-            == [user] * 3
-            for user in users
-        ]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(all(right) for right in pool.map(ask, range(4)))

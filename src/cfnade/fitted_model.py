@@ -79,38 +79,32 @@ class FittedModel:
                 next; "histories": it takes new users by their ratings; "context": it was saved with
                 the ratings of known users; "lists": its predictions do not depend on the time.
         """
-        give_history = "give a history, or use" if self.takes_histories else "use"
-        checks: dict[Capability, tuple[bool, str]] = {
-            "ratings": (
-                self.predicts_ratings,
-                "this model was trained on interactions, so it predicts no ratings; use "
-                "recommend()",
-            ),
-            "interactions": (
-                self.interaction_model is not None,
-                "this model has not learned interactions; train one with "
-                f"{option('learn_interactions', True)}",
-            ),
-            "histories": (
-                self.takes_histories,
-                "this model is item-based: it knows only the users of its training data and takes "
-                f"no history of a new user; train one with {option('side', 'user')} for that",
-            ),
-            "context": (
-                self.has_context,
-                "this model was saved without the ratings that it conditions on, so it knows no "
-                f"user; {give_history} a copy that was saved with its context",
-            ),
-            "lists": (
-                not self.needs_times,
-                "the predictions of this model depend on the time of the rating, so it makes no "
-                "lists or explanations; train one without timestamps for these",
-            ),
+        present: dict[Capability, bool] = {
+            "ratings": self.predicts_ratings,
+            "interactions": self.interaction_model is not None,
+            "histories": self.takes_histories,
+            "context": self.has_context,
+            "lists": not self.needs_times,
         }
         for capability in capabilities:
-            is_present, message = checks[capability]
-            if not is_present:
-                raise PredictionError(message)
+            if not present[capability]:
+                raise PredictionError(self._describe_missing(capability))
+
+    def _describe_missing(self, capability: Capability) -> str:
+        """Return the message for a missing capability."""
+        give_history = "give a history, or use" if self.takes_histories else "use"
+        return {
+            "ratings": "this model was trained on interactions, so it predicts no ratings; use "
+            "recommend()",
+            "interactions": "this model has not learned interactions; train one with "
+            f"{option('learn_interactions', True)}",
+            "histories": "this model is item-based: it knows only the users of its training data "
+            f"and takes no history of a new user; train one with {option('side', 'user')} for that",
+            "context": "this model was saved without the ratings that it conditions on, so it "
+            f"knows no user; {give_history} a copy that was saved with its context",
+            "lists": "the predictions of this model depend on the time of the rating, so it makes "
+            "no lists or explanations; train one without timestamps for these",
+        }[capability]
 
     def new(self, users: IntArray) -> npt.NDArray[np.bool_]:
         """Return whether each user was absent from the training data, (n,)."""
