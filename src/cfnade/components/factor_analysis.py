@@ -7,13 +7,14 @@ distributions is found on training ratings, each left out of its own prediction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from cfnade._typing import IntArray
 from cfnade.components.base import (
     Array,
+    Arrays,
     ArraySpec,
     Axis,
     FitData,
@@ -27,6 +28,7 @@ from cfnade.components.registry import register
 from cfnade.components.row_states import RowStates
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Dataset
+from cfnade.kernels.column_groups import RowRatings
 from cfnade.kernels.posterior import Evidence, lower_products
 from cfnade.kernels.threads import thread_count
 from cfnade.models.config import FactorConfig
@@ -264,3 +266,70 @@ def _fit_weights(predicted: Array, frequencies: Array, noise: float, spread: flo
         # Where all ratings are equal, far levels have a smaller probability than a float holds.
         weights += observed - np.log(np.maximum(expected, MIN_EXPECTED))
     return weights
+
+
+# -- residuals ------------------------------------------------------------------------------------
+
+
+def residuals_of(factors: FactorStates, ratings: RowRatings) -> Array:
+    """Return what the analysis leaves of each rating, predicted without it, (C,) float64."""
+    cells = ratings.rows.astype(np.int64), ratings.columns.astype(np.int64), ratings.levels
+    states = factors.states_without(ratings, *cells)  # (C, D + 1)
+    a, mean = factors.loadings, factors.means
+    columns = cells[1]
+    predicted = mean[columns] + np.einsum("cd,cd->c", a[columns], states[:, :-1])
+    return np.asarray(ratings.levels - predicted.astype(np.float64))
+
+
+class ResidualTerms(NamedTuple):
+    """What each of the n ratings of a row adds to the posterior of the analysis, and the sums.
+
+    Symmetric matrices are lists of their lower triangles, row by row: (L, n), L = D (D + 1) / 2.
+    """
+
+    loadings: Array  # (D, n)
+    errors: Array  # (n,) r - μ
+    precision: Array  # (L, n)
+    evidence: Array  # (D, n)
+    total_precision: Array  # (L, 1), with the prior
+    total_evidence: Array  # (D, 1)
+
+    @classmethod
+    def of(cls, arrays: Arrays, columns: IntArray, levels: IntArray) -> ResidualTerms:
+        a, c, mean = (arrays[name][columns].T.astype(np.float64) for name in ("a", "c", "mean"))
+        errors, noise = levels - mean[0], float(arrays["noise"][0])
+        i, j = np.tril_indices(len(a))
+        precision = (a[i] * a[j] + np.where(i == j, 1, 0)[:, None] * c[i]) / noise
+        prior = np.where(i == j, 1.0, 0.0)[:, None]
+        evidence = a * errors / noise
+        sums = prior + precision.sum(1, keepdims=True), evidence.sum(1, keepdims=True)
+        return cls(a, errors, precision, evidence, *sums)
+
+    def without_each(self, left_out: IntArray, ratings: IntArray) -> Array:
+        """Return what the analysis leaves of ratings without them and without another, (T, n).
+
+        Cholesky's method, for all pairs of ratings at once.
+        """
+        rest = self.total_precision - self.precision[:, ratings]  # (L, n)
+        D, evidence = len(self.evidence), self.total_evidence - self.evidence[:, ratings]
+        x = [evidence[i] - self.evidence[i, left_out, None] for i in range(D)]  # (T, n) each
+        P = {
+            cell: rest[number] - self.precision[number, left_out, None]
+            for number, cell in enumerate(zip(*np.tril_indices(D), strict=True))
+        }  # (T, n) each
+        inverse = {}
+        for j in range(D):
+            inverse[j] = 1 / P[j, j]
+            for i in range(j + 1, D):
+                factor = P[i, j] * inverse[j]
+                for k in range(j + 1, i + 1):
+                    P[i, k] -= factor * P[k, j]
+                x[i] -= factor * x[j]
+        for i in reversed(range(D)):
+            for k in range(i + 1, D):
+                x[i] -= P[k, i] * x[k]
+            x[i] *= inverse[i]
+        residuals = np.tile(self.errors[ratings], (len(left_out), 1))
+        for loading, mean in zip(self.loadings[:, ratings], x, strict=True):
+            residuals -= loading * mean
+        return residuals

@@ -38,6 +38,9 @@ def sums_of(rows: RaggedRows, evidence: Evidence, threads: int = 1) -> Array:
     """Return what the ratings of each row add up to, (B, P)."""
     B, (L, D) = len(rows.offsets) - 1, (evidence.products.shape[1], len(evidence.prior))
     sums = np.empty((B, L + D), evidence.E.dtype)
+    if threads == 1:  # of most queries
+        row_sums(0, B, rows, evidence, sums)
+        return sums
     cuts = np.searchsorted(rows.offsets, rows.offsets[-1] * np.arange(1, threads) / threads)
     parts = pairwise([0, *cuts.tolist(), B])
     run_parallel(row_sums, [(*part, rows, evidence, sums) for part in parts])
@@ -72,6 +75,9 @@ def solve(
     B, D = len(sums), len(evidence.prior)
     out = Posteriors(*(np.zeros(shape, sums.dtype) for shape in ((B, D, D), (B, D), (B,))))
     first, end = rows or (0, B)
+    if threads == 1:
+        solve_sums(first, end, sums, evidence, out)
+        return out
     parts = pairwise([first + (end - first) * t // threads for t in range(threads + 1)])
     run_parallel(solve_sums, [(*part, sums, evidence, out) for part in parts])
     return out
@@ -119,7 +125,7 @@ class GaussianStates(RowStates):
         ragged, D = _ragged(ratings), len(self._evidence[0].prior)
         out = np.empty((len(ragged.offsets) - 1, self.width), self.dtype)
         for part in slices(len(out), D * D):
-            rows = ragged._replace(offsets=np.array(ragged.offsets[part.start : part.stop + 1]))
+            rows = ragged._replace(offsets=ragged.offsets[part.start : part.stop + 1])
             posteriors = [posteriors_of(rows, evidence) for evidence in self._evidence]
             out[part] = self._join([(each.means, each.unknown) for each in posteriors])
         return out

@@ -42,10 +42,11 @@ _ENGINE_NAMES = {
 
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": np.tanh,
+    "tanh": lambda x: np.tanh(x, out=x),
     "sigmoid": lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
-    "relu": lambda x: np.maximum(x, 0),
+    "relu": lambda x: np.maximum(x, 0, out=x),
 }
+"""Activations, which may overwrite their argument."""
 
 
 @register("user", axis="user")
@@ -209,13 +210,16 @@ class NadeComponent(AdditiveComponent):
         # What remains of a lone rating is nothing, not a rounding error.
         if (counts <= 0).any():
             projected = np.where((counts > 0)[:, None], projected, 0)
-        projected = projected.astype(arrays["c"].dtype, copy=False)
+        projected, c = projected.astype(arrays["c"].dtype, copy=False), arrays["c"]
         mean = self.config.mean_context
-        if mean is not None:
+        if mean is None:
+            h = g(projected + c)
+        else:
             # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
-            ratio = mean / np.maximum(counts, 1).astype(projected.dtype)
-            projected = projected * np.sqrt(ratio, dtype=projected.dtype)[:, None]
-        h = g(arrays["c"] + projected)
+            ratio = mean / np.maximum(counts, 1).astype(c.dtype)
+            h = projected * np.sqrt(ratio, dtype=c.dtype)[:, None]
+            h += c
+            h = g(h)
         for n in range(len(self.config.hidden) - 1):
             h = g(_affine(h, arrays[f"deep_W.{n}"], arrays[f"deep_c.{n}"], serial=serial))
         return h
