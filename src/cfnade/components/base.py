@@ -54,11 +54,11 @@ Arrays = Mapping[str, Array]
 BoolArray = npt.NDArray[np.bool_]
 
 THIN = 30.0
-"""A column of n ratings counts n / (n + THIN): the weights of a thin one say little."""
+"""A column with n ratings counts n / (n + THIN) in means over columns."""
 
 
 def other_axis(axis: Axis) -> Axis:
-    """What the columns are, if the rows are these; and the other way round."""
+    """Return what the columns are if the rows are these."""
     return "item" if axis == "user" else "user"
 
 
@@ -115,7 +115,7 @@ class ComponentScorer(Protocol):
 
 
 class OutputTable(NamedTuple):
-    """What a row's state is multiplied with."""
+    """Output weights of columns, which multiply the state of a row."""
 
     table: Array  # (M, K, S)
     bias: Array  # (M, K)
@@ -136,13 +136,13 @@ class ArraySpec(NamedTuple):
 
 @dataclass(frozen=True)
 class FitData:
-    """What components are fitted to."""
+    """The data and options that components are fitted to."""
 
     dataset: Dataset
     training: TrainingConfig
     generator: torch.Generator
     preceding: tuple[Component, ...] = ()
-    """The components that stand before this one in its member."""
+    """The components before this one in its member."""
     partition: ColumnPartition | None = None
     """The columns of this rank, where ranks share them."""
 
@@ -204,10 +204,10 @@ class Component(ABC):
 
     def with_arrays(self, arrays: Arrays) -> Self:
         """Return the component with some other arrays; nothing is copied."""
-        other = object.__new__(type(self))
-        other.__dict__ |= {k: v for k, v in self.__dict__.items() if k != "network"}
-        other.arrays = {**self.arrays, **arrays}
-        return other
+        component = object.__new__(type(self))
+        component.__dict__ |= {k: v for k, v in self.__dict__.items() if k != "network"}
+        component.arrays = {**self.arrays, **arrays}
+        return component
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "network"}
@@ -219,8 +219,8 @@ def _take(array: Array, axis: int | None, places: IntArray, trained: BoolArray |
     rows = np.moveaxis(array, axis, 0)
     out = rows[np.maximum(places, 0)]
     if (places < 0).any():
-        some = rows if trained is None or not trained.any() else rows[trained]
-        out[places < 0] = some.mean(0, dtype=np.float64).astype(array.dtype)
+        sources = rows if trained is None or not trained.any() else rows[trained]
+        out[places < 0] = sources.mean(0, dtype=np.float64).astype(array.dtype)
     return np.ascontiguousarray(np.moveaxis(out, 0, axis))
 
 
@@ -407,7 +407,7 @@ class Member:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its components are, in their order, each once."""
-        return tuple(dict.fromkeys(one.axis for one in self.components.values() if one.axis))
+        return tuple(dict.fromkeys(c.axis for c in self.components.values() if c.axis))
 
     def arrays(self) -> dict[str, Array]:
         """All its arrays, as component/array."""
@@ -419,17 +419,17 @@ class Member:
 
     def with_arrays(self, arrays: Mapping[str, Array]) -> Member:
         """Return the same with some other arrays, such as averaged ones; nothing is copied."""
-        own: dict[str, dict[str, Array]] = {name: {} for name in self.components}
+        parts: dict[str, dict[str, Array]] = {name: {} for name in self.components}
         for key, array in arrays.items():
-            name, _, rest = key.partition("/")
-            own[name][rest] = array
-        return Member({name: one.with_arrays(own[name]) for name, one in self.components.items()})
+            component, _, name = key.partition("/")
+            parts[component][name] = array
+        return Member({name: c.with_arrays(parts[name]) for name, c in self.components.items()})
 
     def assign(self, arrays: Mapping[str, Array]) -> None:
         """Set the values of some arrays in place."""
-        own = self.arrays()
+        targets = self.arrays()
         for name, array in arrays.items():
-            own[name][...] = array
+            targets[name][...] = array
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the fields of each component as plain values."""

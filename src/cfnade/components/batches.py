@@ -71,8 +71,8 @@ class Batch:
     def cells(self) -> dict[str, Array]:
         """User and item of each target by index, (T,) each."""
         axis, batch = self._first
-        other = "item" if axis == "user" else "user"
-        return {axis: self.rows[axis][batch.targets.rows], other: batch.targets.columns()}
+        columns = "item" if axis == "user" else "user"
+        return {axis: self.rows[axis][batch.targets.rows], columns: batch.targets.columns()}
 
     def targets(self, axis: str) -> ColumnGroups:
         """Return the targets by column, with the place of each in the batch's order."""

@@ -295,7 +295,7 @@ class ResidualTerms(NamedTuple):
     total_evidence: Array  # (D, 1)
 
     @classmethod
-    def of(cls, arrays: Arrays, columns: IntArray, levels: IntArray) -> ResidualTerms:
+    def from_row(cls, arrays: Arrays, columns: IntArray, levels: IntArray) -> ResidualTerms:
         a, c, mean = (arrays[name][columns].T.astype(np.float64) for name in ("a", "c", "mean"))
         errors, noise = levels - mean[0], float(arrays["noise"][0])
         i, j = np.tril_indices(len(a))
@@ -310,12 +310,12 @@ class ResidualTerms(NamedTuple):
 
         Cholesky's method, for all pairs of ratings at once.
         """
-        rest = self.total_precision - self.precision[:, ratings]  # (L, n)
+        precision = self.total_precision - self.precision[:, ratings]  # (L, n)
         D, evidence = len(self.evidence), self.total_evidence - self.evidence[:, ratings]
         x = [evidence[i] - self.evidence[i, left_out, None] for i in range(D)]  # (T, n) each
-        P = {
-            cell: rest[number] - self.precision[number, left_out, None]
-            for number, cell in enumerate(zip(*np.tril_indices(D), strict=True))
+        P: dict[tuple[int, int], Array] = {
+            cell: precision[number] - self.precision[number, left_out, None]
+            for number, cell in enumerate([(i, j) for i in range(D) for j in range(i + 1)])
         }  # (T, n) each
         inverse = {}
         for j in range(D):

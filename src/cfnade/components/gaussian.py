@@ -127,7 +127,7 @@ class GaussianStates(RowStates):
         for part in slices(len(out), D * D):
             rows = ragged._replace(offsets=ragged.offsets[part.start : part.stop + 1])
             posteriors = [posteriors_of(rows, evidence) for evidence in self._evidence]
-            out[part] = self._join([(each.means, each.unknown) for each in posteriors])
+            out[part] = self._join([(p.means, p.unknown) for p in posteriors])
         return out
 
     def states_without(
@@ -159,8 +159,9 @@ class GaussianStates(RowStates):
         ratings, rows = reduced_rows(ratings, rows, places, columns)
         out, held = self.states(ratings)[rows], pairs.levels >= 0
         held[places] &= columns != pairs.column[places]
-        own = np.flatnonzero(held)
-        out[own] = self.states_without(ratings, rows[own], pairs.column[own], pairs.levels[own])
+        rated = np.flatnonzero(held)
+        cells = rows[rated], pairs.column[rated], pairs.levels[rated]
+        out[rated] = self.states_without(ratings, *cells)
         return out
 
     def _join(self, parts: Sequence[tuple[Array, Array]]) -> Array:

@@ -1,11 +1,11 @@
-"""Factor analysis by sampling: what is uncertain is drawn, not set to its most probable value.
+"""Bayesian factor analysis by Gibbs sampling.
 
 A rating r of column i by row n is r = m + b_n + c_i + x_n·y_i + ε. Biases and tastes are Gaussian
 with means and precisions of their own in every dimension, which are unknown too, as is the noise
 (Bayesian probabilistic matrix factorisation, Salakhutdinov & Mnih, 2008). A Gibbs sampler draws all
-of them in turn. Of some of its rounds are kept, not the columns' draws, but their posteriors given
-the rows' draws: so few are enough. Each is a factor analysis (factors.py), and their mean is what
-is said. On small data, variational Bayes switches off tastes that are there; this does not.
+of them in turn. A sample consists of the columns' posteriors given the rows' draws, so that few
+samples suffice. Each is a factor analysis (variational_bayes.py), and predictions are their mean.
+On small data, variational Bayes switches off dimensions that exist; sampling does not.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cfnade.kernels.posterior import lower_products
 from cfnade.kernels.threads import run_parallel
 
 BURN_IN, BETWEEN = 40, 10
-"""Rounds before the first that is kept, and from one to the next."""
+"""Rounds before the first sample, and from one to the next."""
 IMAGINED = 1.0
-"""Vectors of length 1 that a precision is learnt from beside the real ones."""
+"""Weight of the prior of a precision, in vectors of length 1."""
 
 
 class _Vectors:
-    """What is known of all rows, or of all columns: a bias, then the taste."""
+    """The vectors of all rows, or of all columns: a bias, then factors."""
 
     def __init__(self, rows: CsrRows, levels: Floats, dimensions: int, start: Floats) -> None:
         self._index = np.array(rows.offsets), np.array(rows.columns)
@@ -41,32 +41,32 @@ class _Vectors:
         self.centre = np.zeros(1 + dimensions)
 
     def draw(
-        self, others: _Vectors, noise: float, random: np.random.Generator, threads: int
+        self, given: _Vectors, noise: float, random: np.random.Generator, threads: int
     ) -> float:
-        """New vectors, given the others'. Returns the sum of squared errors."""
+        """Draw new vectors, given those of the other axis; return the sum of squared errors."""
         unit = np.float32(np.sqrt(noise))
-        vectors = others.draws / unit
+        vectors = given.draws / unit
         vectors[:, 0] = 1 / unit  # of the own bias
         lower = np.empty((len(vectors), vectors.shape[1] * (vectors.shape[1] + 1) // 2), np.float32)
         lower_products(vectors, np.zeros_like(vectors), lower)
-        residuals = (self._levels - others.draws[self._index[1], 0]) / unit
+        residuals = (self._levels - given.draws[self._index[1], 0]) / unit
         prior = self.precision.astype(np.float32), self.centre.astype(np.float32)
         normal = random.standard_normal(self.draws.shape, np.float32)
         out = self.draws, self.means, self.variances, self.errors
         offsets = self._index[0]
         cuts = np.searchsorted(offsets, offsets[-1] * np.arange(1, threads) / threads)
         bounds = pairwise([0, *cuts.tolist(), len(self.draws)])
-        how = self._index, residuals, (vectors, lower), prior, normal, out
-        run_parallel(gibbs_step, [(*bound, *how) for bound in bounds])
+        arguments = self._index, residuals, (vectors, lower), prior, normal, out
+        run_parallel(gibbs_step, [(*bound, *arguments) for bound in bounds])
         return float(self.errors.sum(dtype=np.float64)) * noise
 
     def draw_prior(self, random: np.random.Generator, *, bias: bool) -> None:
-        """New precisions and means of vectors; a mean bias on one side is enough."""
-        some = self.draws[self._counts > 0].astype(np.float64)
-        away = np.square(some - self.centre).sum(0)
-        count = len(some) + IMAGINED
-        self.precision = random.gamma(count / 2, 2 / (away + IMAGINED))
-        means = some.sum(0) / count
+        """Draw precisions and means of vectors; a mean bias of one axis suffices."""
+        draws = self.draws[self._counts > 0].astype(np.float64)
+        squares = np.square(draws - self.centre).sum(0)
+        count = len(draws) + IMAGINED
+        self.precision = random.gamma(count / 2, 2 / (squares + IMAGINED))
+        means = draws.sum(0) / count
         self.centre = means + random.standard_normal(len(means)) / np.sqrt(self.precision * count)
         if not bias:
             self.centre[0] = 0.0
@@ -74,7 +74,7 @@ class _Vectors:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Levels are drawn as (level - middle) / unit."""
+    """Levels are scaled to (level - middle) / unit."""
 
     middle: float
     unit: float
@@ -83,16 +83,17 @@ class _Scale:
 def sample_factor_analysis(
     rows: CsrRows, columns: CsrRows, dimensions: int, *, count: int, seed: int, threads: int
 ) -> list[Factors]:
-    """So many factor analyses of the same ratings, given by row and by column.
+    """Return `count` factor analyses of the same ratings, given by row and by column.
 
     `dimensions` are those of the result; the first is a row's bias.
     """
     D, random = dimensions - 1, np.random.default_rng((seed, 17))
     scale = _Scale(float(rows.levels.mean()), max(float(rows.levels.std()), 1e-3))
-    starts = [0.1 * random.standard_normal((len(one), D), np.float32) for one in (rows, columns)]
+    sides = rows, columns
+    starts = [0.1 * random.standard_normal((len(side), D), np.float32) for side in sides]
     row, column = (
-        _Vectors(one, _scaled(one, scale), D, start)
-        for one, start in zip((rows, columns), starts, strict=True)
+        _Vectors(side, _scaled(side, scale), D, start)
+        for side, start in zip(sides, starts, strict=True)
     )
     noise, samples = 0.7, list[Factors]()
     for number in range(BURN_IN + BETWEEN * (count - 1) + 1):

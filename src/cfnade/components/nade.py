@@ -212,14 +212,12 @@ class NadeComponent(AdditiveComponent):
             projected = np.where((counts > 0)[:, None], projected, 0)
         projected, c = projected.astype(arrays["c"].dtype, copy=False), arrays["c"]
         mean = self.config.mean_context
-        if mean is None:
-            h = g(projected + c)
-        else:
+        out = projected if "B" in arrays else None  # a product, which is not cached
+        if mean is not None:
             # √(n̄/n): a sum of n independent terms grows with √n. No ratings, no sum to scale.
             ratio = mean / np.maximum(counts, 1).astype(c.dtype)
-            h = projected * np.sqrt(ratio, dtype=c.dtype)[:, None]
-            h += c
-            h = g(h)
+            projected = out = np.multiply(projected, np.sqrt(ratio)[:, None], out=out)
+        h = g(np.add(projected, c, out=out))
         for n in range(len(self.config.hidden) - 1):
             h = g(_affine(h, arrays[f"deep_W.{n}"], arrays[f"deep_c.{n}"], serial=serial))
         return h

@@ -1,8 +1,8 @@
-"""A neighborhood: a sparse correction of what the other components of its member leave.
+"""A neighborhood: a sparse correction of the other components of its member.
 
-Rows are users, whose columns are films that go together beyond all factors, or items, whose columns
-are users who do. It is fitted to ratings in seconds and scores 0 until training has ended; then
-validation decides how much it counts (training/gains.py).
+It relates columns that are correlated beyond all factors: items if rows are users, users if rows
+are items. It is fitted in seconds and scores 0 until training has ended; then a gain is fitted to
+the validation ratings (training/validation.py).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ LEAST_DEFINITE = 0.05
 """The smallest eigenvalue of variances and covariances, relative to the variances."""
 
 
-class _Weighed(NamedTuple):
+class _WeightedRows(NamedTuple):
     """Rows given by their ratings, and w of each rating."""
 
     ratings: RowRatings
@@ -112,7 +112,7 @@ class NeighborhoodComponent(ClosedFormComponent):
     config_type = NeighborhoodConfig
     tunes = True
     _gains: tuple[float, float] = (0.0, 0.0)
-    """Gain and shift where no validation part is there to find them."""
+    """Gain and shift without a validation part."""
 
     @classmethod
     def spec(cls, config: NeighborhoodConfig) -> dict[str, ArraySpec]:
@@ -156,18 +156,18 @@ class NeighborhoodComponent(ClosedFormComponent):
             )
         seed, threads = data.training.seed, thread_count(None)
         factors = FactorComponent(config.factors, axis=axis)
-        found = fit_factor_analysis(rows, DIMENSIONS, seed=seed, threads=threads, sweeps=SWEEPS)
-        factors.fill(0, found)
+        analysis = fit_factor_analysis(rows, DIMENSIONS, seed=seed, threads=threads, sweeps=SWEEPS)
+        factors.fill(0, analysis)
 
-        def find() -> ColumnPairs:
-            left = _left_of(FactorStates(factors, rows), rows)
-            return pairs_of(rows, left, SURE[axis], threads)
+        def find_pairs() -> ColumnPairs:
+            residuals = _all_residuals(FactorStates(factors, rows), rows)
+            return pairs_of(rows, residuals, SURE[axis], threads)
 
         # Several members of a model may have the same neighborhood.
-        pairs = rows.memo(("pairs", axis, seed, threads), find)
+        pairs = rows.memo(("pairs", axis, seed, threads), find_pairs)
         new = cls(replace(config, pairs=len(pairs.others)), axis=axis)
-        own = {f"{_FACTORS}{name}": array for name, array in factors.arrays.items()}
-        for name, array in (own | pairs._asdict()).items():
+        arrays = {f"{_FACTORS}{name}": array for name, array in factors.arrays.items()}
+        for name, array in (arrays | pairs._asdict()).items():
             new.arrays[name][...] = array
         of_users, of_items, shift = options.get("gains", (0.0, 0.0, 0.0))
         new._gains = (of_users, shift) if axis == "user" else (of_items, 0.0)
@@ -187,32 +187,32 @@ class NeighborhoodComponent(ClosedFormComponent):
         now[places[places >= 0]] = np.flatnonzero(places >= 0)
         i = now[np.repeat(np.arange(len(now)), np.diff(self.arrays["starts"]))]
         j = now[self.arrays["others"]]
-        kept = np.flatnonzero((i >= 0) & (j >= 0))
-        kept = kept[np.lexsort((j[kept], i[kept]))]
+        pairs = np.flatnonzero((i >= 0) & (j >= 0))
+        pairs = pairs[np.lexsort((j[pairs], i[pairs]))]
         generic = super().take_columns(places, trained).arrays
-        counts = np.bincount(i[kept], minlength=len(places))
-        own = generic | {
+        counts = np.bincount(i[pairs], minlength=len(places))
+        arrays = generic | {
             "starts": offsets_from_counts(counts).astype(np.int32),
-            "others": j[kept].astype(np.int32),
-            "covariances": self.arrays["covariances"][kept],
+            "others": j[pairs].astype(np.int32),
+            "covariances": self.arrays["covariances"][pairs],
         }
-        config = replace(self.config, columns=len(places), pairs=len(kept))
-        return type(self)(config, own, self.axis)
+        config = replace(self.config, columns=len(places), pairs=len(pairs))
+        return type(self)(config, arrays, self.axis)
 
-    # -- asked --------------------------------------------------------------------------------
+    # -- scores -------------------------------------------------------------------------------
 
     @property
     def factors(self) -> FactorComponent:
-        """The analysis that residuals are of."""
-        own = {
+        """Return the factor analysis."""
+        arrays = {
             name.removeprefix(_FACTORS): array
             for name, array in self.arrays.items()
             if name.startswith(_FACTORS)
         }
-        return FactorComponent(self.config.factors, own, self.axis)
+        return FactorComponent(self.config.factors, arrays, self.axis)
 
-    def nearness(self) -> ResidualCovariance:
-        """The pairs as the kernels read them."""
+    def covariance(self) -> ResidualCovariance:
+        """Return the covariances as the kernels read them."""
         starts, others = self.arrays["starts"].astype(np.int64), self.arrays["others"]
         exact = (self.arrays[name].astype(np.float64) for name in ("covariances", "variances"))
         return ResidualCovariance(starts, others, *exact)
@@ -242,7 +242,8 @@ class NeighborhoodRows:
     def __init__(self, component: NeighborhoodComponent, rows: CsrRows) -> None:
         arrays = component.arrays
         self.rows, self.dtype = rows, arrays["variances"].dtype
-        self._near, self._factors = component.nearness(), FactorStates(component.factors, rows)
+        self._covariance = component.covariance()
+        self._factors = FactorStates(component.factors, rows)
         self._gain, self._shift = float(arrays["gain"]), float(arrays["shift"])
         self._k = np.arange(rows.n_levels)
 
@@ -255,8 +256,8 @@ class NeighborhoodRows:
             out[places] = self._corrections(ratings, rows, pairs.take(places))
 
         pieces = rows_in_pieces(pairs.rows, pairs.row, self.rows.n_levels)
-        while some := list(islice(pieces, 1 if pairs.serial else thread_count(None))):
-            run_parallel(correct, some)
+        while batch := list(islice(pieces, 1 if pairs.serial else thread_count(None))):
+            run_parallel(correct, batch)
         scores = self._scores(out)
         scores[pairs.column < 0] = 0.0  # an unknown column has no pairs
         return scores
@@ -266,12 +267,12 @@ class NeighborhoodRows:
         out = np.empty(len(rows))
         places = np.arange(len(rows))
         if pairs.left_out is not None:
-            alone = (pairs.left_out >= 0) & (pairs.levels < 0)
-            for group in _groups(rows, pairs.column, np.flatnonzero(alone)):
+            is_single = (pairs.left_out >= 0) & (pairs.levels < 0)
+            for group in _groups(rows, pairs.column, np.flatnonzero(is_single)):
                 out[group] = self._corrections_without_each(
                     ratings, rows[group[0]], pairs.take(group)
                 )
-            places = np.flatnonzero(~alone)
+            places = np.flatnonzero(~is_single)
         if len(places):
             out[places] = self._reduced_corrections(ratings, rows[places], pairs.take(places))
         return out
@@ -283,7 +284,7 @@ class NeighborhoodRows:
         """
         assert pairs.left_out is not None
         entries = slice(*ratings.offsets[row : row + 2])
-        columns, near = np.array(ratings.columns[entries]), self._near
+        columns, near = np.array(ratings.columns[entries]), self._covariance
         left_out, out = pairs.left_out - pairs.rows.offsets[pairs.row], np.zeros(len(pairs.row))
         covariances, g = np.zeros(len(near.variances)), np.empty(len(columns))
         neighbors = slice(*near.starts[pairs.column[0] : pairs.column[0] + 2])
@@ -294,7 +295,7 @@ class NeighborhoodRows:
             return out
         places = np.full(len(columns), -1)
         places[connected] = np.arange(len(connected))
-        terms = ResidualTerms.of(self._factors.arrays, columns, ratings.levels[entries])
+        terms = ResidualTerms.from_row(self._factors.arrays, columns, ratings.levels[entries])
         step = max(1, ROW_PIECE // len(connected))
         for first in range(0, len(out), step):
             check_cancelled()
@@ -310,25 +311,25 @@ class NeighborhoodRows:
             further = np.flatnonzero(pairs.left_out >= 0)
             columns = pairs.rows.columns[pairs.left_out[further]].astype(np.int64)
             ratings, rows = reduced_rows(ratings, rows, further, columns)
-        own = np.flatnonzero(pairs.levels >= 0)
-        if len(own):
-            ratings, rows = reduced_rows(ratings, rows, own, pairs.column[own])
+        rated = np.flatnonzero(pairs.levels >= 0)
+        if len(rated):
+            ratings, rows = reduced_rows(ratings, rows, rated, pairs.column[rated])
         order = np.argsort(rows, kind="stable")
-        weighed, out = self._weighed(ratings), np.empty(len(rows))
+        weighted, out = self._weighted(ratings), np.empty(len(rows))
         cells = rows[order].astype(np.int64), np.maximum(pairs.column[order], 0).astype(np.int64)
-        correct_cells(cells, weighed.ragged, weighed.weights, self._near, out)
+        correct_cells(cells, weighted.ragged, weighted.weights, self._covariance, out)
         corrections = np.empty(len(rows))
         corrections[order] = out
         return corrections
 
-    def _weighed(self, ratings: RowRatings) -> _Weighed:
-        left, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
+    def _weighted(self, ratings: RowRatings) -> _WeightedRows:
+        residuals, out = residuals_of(self._factors, ratings), np.empty(len(ratings.columns))
         ragged = np.array(ratings.offsets), np.array(ratings.columns)
-        solve_weights(*ragged, left, self._near, out)
-        return _Weighed(ratings, out)
+        solve_weights(*ragged, residuals, self._covariance, out)
+        return _WeightedRows(ratings, out)
 
     def _scores(self, corrections: Array) -> Array:
-        """Scores of corrections (n,). Returns (n, K)."""
+        """Return scores (n, K) for corrections (n,)."""
         slopes = self._gain * corrections + self._shift
         return np.asarray((slopes[:, None] * self._k).astype(self.dtype))
 
@@ -339,30 +340,30 @@ class NeighborhoodRows:
 
     def score_columns(self, rows: CsrRows) -> Array:
         out = np.zeros((len(rows), self.rows.n_columns))
-        weighed = self._weighed(ratings_of(rows))
-        for number, own in enumerate(out):
+        weighted = self._weighted(ratings_of(rows))
+        for number, corrections in enumerate(out):
             part = slice(*rows.offsets[number : number + 2])
             if part.start < part.stop:
-                columns, weights = weighed.ragged[1][part], weighed.weights[part]
-                correct_row(columns, weights, self._near, own)
-        return self._listed(out)
+                columns, weights = weighted.ragged[1][part], weighted.weights[part]
+                correct_row(columns, weights, self._covariance, corrections)
+        return self._list_scores(out)
 
     def score_rows(self, columns: IntArray) -> Array:
-        out, weighed = np.zeros((len(columns), len(self.rows))), self._every
-        for column, own in zip(columns.tolist(), out, strict=True):
-            correct_column(column, weighed.ragged, weighed.weights, self._near, own)
-        return self._listed(out)
+        out, weighted = np.zeros((len(columns), len(self.rows))), self._all_rows
+        for column, corrections in zip(columns.tolist(), out, strict=True):
+            correct_column(column, weighted.ragged, weighted.weights, self._covariance, corrections)
+        return self._list_scores(out)
 
-    def _listed(self, corrections: Array) -> Array:
-        """Scores of lists (B, M). Returns (B, M, K), in memory levels before columns."""
+    def _list_scores(self, corrections: Array) -> Array:
+        """Return scores (B, M, K) for corrections (B, M), in memory levels before columns."""
         slopes = self._gain * corrections + self._shift
         scores = slopes[:, None] * self._k[:, None]  # (B, K, M)
         return np.asarray(scores.astype(self.dtype).transpose(0, 2, 1))
 
     @locked_cached_property
-    def _every(self) -> _Weighed:
-        """All rows that it was given."""
-        return self._weighed(ratings_of(self.rows))
+    def _all_rows(self) -> _WeightedRows:
+        """All its rows."""
+        return self._weighted(ratings_of(self.rows))
 
 
 def _groups(rows: IntArray, columns: IntArray, places: IntArray) -> list[IntArray]:
@@ -375,7 +376,7 @@ def _groups(rows: IntArray, columns: IntArray, places: IntArray) -> list[IntArra
 
 
 class ColumnPairs(NamedTuple):
-    """What is kept of all pairs: buffers of a network, by name."""
+    """Pairs of columns with their covariances, by name of the array."""
 
     starts: Array  # (M+1,)
     others: Array  # (P,)
@@ -383,18 +384,18 @@ class ColumnPairs(NamedTuple):
     variances: Array  # (M,)
 
 
-def _left_of(factors: FactorStates, rows: CsrRows) -> Array:
-    """What an analysis leaves of all ratings, so many rows at a time. Returns (n,) float32."""
-    left = np.empty(rows.n_ratings, np.float32)
+def _all_residuals(factors: FactorStates, rows: CsrRows) -> Array:
+    """Return what an analysis leaves of all ratings, (n,) float32."""
+    residuals = np.empty(rows.n_ratings, np.float32)
     for first in range(0, len(rows), ROWS_AT_ONCE):
         end = min(first + ROWS_AT_ONCE, len(rows))
-        some = take_rows(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
-        left[rows.offsets[first] : rows.offsets[end]] = residuals_of(factors, some)
-    return left
+        ratings = take_rows(rows.offsets, rows.columns, rows.levels, np.arange(first, end))
+        residuals[rows.offsets[first] : rows.offsets[end]] = residuals_of(factors, ratings)
+    return residuals
 
 
-def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> ColumnPairs:
-    """Covariances of what is left of columns, those that stand out from chance, shrunken.
+def pairs_of(rows: CsrRows, residuals: Array, sure: float, threads: int) -> ColumnPairs:
+    """Return the covariances of residuals of columns, those that stand out from chance, shrunken.
 
     Of columns with n rows in common C = Σ e_i e_j has the standard error √(n v_i v_j). Up to `sure`
     of these it counts nothing, from there on ever more: R = C/(n + DOUBT) · (1 - (sure/t)²). Only
@@ -402,10 +403,10 @@ def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> ColumnPai
     """
     M, offsets, columns = rows.n_columns, np.array(rows.offsets), np.array(rows.columns)
     counts = index_counts(columns, M)
-    squares = index_sums(columns, M, lambda some: np.square(left[some], dtype=np.float64))
-    variances = (squares + COLUMN_DOUBT * left.var()) / (counts + COLUMN_DOUBT)
-    sums = cooccurrence(offsets, columns, left.astype(np.float32), M, threads=threads)
-    common = cooccurrence(offsets, columns, np.ones(len(left), np.float32), M, threads=threads)
+    squares = index_sums(columns, M, lambda part: np.square(residuals[part], dtype=np.float64))
+    variances = (squares + COLUMN_DOUBT * residuals.var()) / (counts + COLUMN_DOUBT)
+    sums = cooccurrence(offsets, columns, residuals.astype(np.float32), M, threads=threads)
+    common = cooccurrence(offsets, columns, np.ones(len(residuals), np.float32), M, threads=threads)
     np.fill_diagonal(sums, 0.0)
     i, j = np.nonzero(_stand_out(sums, common, variances, sure))
     sums, common = sums[i, j].astype(np.float64), common[i, j]
@@ -419,11 +420,11 @@ def pairs_of(rows: CsrRows, left: Array, sure: float, threads: int) -> ColumnPai
 
 
 def _stand_out(sums: Array, common: Array, variances: Array, sure: float) -> Array:
-    """Which pairs do, a line at a time: of all of them nothing else is made. Returns (M, M)."""
-    kept = np.zeros(sums.shape, bool)
-    for line, together, n, v in zip(kept, sums, common, variances, strict=True):
-        line[:] = (n >= LEAST_COMMON) & (together > sure * np.sqrt(n * (v * variances)))
-    return kept
+    """Return which pairs stand out, (M, M); row by row, as temporary tables would be large."""
+    significant = np.zeros(sums.shape, bool)
+    for out, covariance, n, v in zip(significant, sums, common, variances, strict=True):
+        out[:] = (n >= LEAST_COMMON) & (covariance > sure * np.sqrt(n * (v * variances)))
+    return significant
 
 
 def _definite(i: Array, j: Array, correlations: Array, M: int) -> float:
@@ -434,19 +435,19 @@ def _definite(i: Array, j: Array, correlations: Array, M: int) -> float:
 
 
 def _lowest(i: Array, j: Array, correlations: Array, M: int) -> float:
-    """A number that no eigenvalue is below, and one is near: by Lanczos, from a fixed start."""
+    """Return a close lower bound of the eigenvalues, by Lanczos from a fixed start."""
     x, before, size = np.random.default_rng(0).normal(size=M), np.zeros(M), 0.0
     x /= np.linalg.norm(x)
-    diagonal, beside = list[float](), list[float]()
+    diagonal, off_diagonal = list[float](), list[float]()
     for _ in range(min(LANCZOS_STEPS, M)):
         ahead = np.bincount(i, correlations * x[j], M) - size * before
         diagonal.append(float(x @ ahead))
         ahead -= diagonal[-1] * x
         size = float(np.linalg.norm(ahead))
-        beside.append(size)
+        off_diagonal.append(size)
         if size < 1e-12:
             break
         before, x = x, ahead / size
-    table = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
+    table = np.diag(diagonal) + np.diag(off_diagonal[:-1], 1) + np.diag(off_diagonal[:-1], -1)
     values, vectors = np.linalg.eigh(table)
-    return float(values[0] - beside[-1] * abs(vectors[-1, 0]))
+    return float(values[0] - off_diagonal[-1] * abs(vectors[-1, 0]))

@@ -217,12 +217,12 @@ class RidgeComponent(RatingComponent):
         from cfnade.models.batch import Context
 
         V, columns = self.arrays["V"], torch.arange(self.config.columns)
-        nothing = torch.zeros(0, dtype=torch.int64)
-        empty = Context(torch.zeros(2, dtype=torch.int64), nothing, nothing)
+        no_ratings = torch.zeros(0, dtype=torch.int64)
+        empty = Context(torch.zeros(2, dtype=torch.int64), no_ratings, no_ratings)
         V[:, :, -1] = 0.0
-        same = (one for one in member.components.values() if one.axis == self.axis)
+        components = [c for c in member.components.values() if c.axis == self.axis]
         with torch.no_grad():
-            networks = [one.network for one in same if not one.closed_form]
+            networks = [c.network for c in components if not c.closed_form]
             scores = [net.scores(net.hidden(empty), 0 * columns, columns) for net in networks]
             total = torch.stack(scores).sum(0).numpy()  # (M, K)
             unknown = self.network.hidden(empty)[0, -1].numpy()
@@ -295,7 +295,7 @@ class RidgeComponent(RatingComponent):
 
 
 def level_steps(cumulative: Array) -> Array:
-    """Return what must be added up over levels to give these scores, (M, K)."""
+    """Return the steps between levels that add up to these scores, (M, K)."""
     return np.concatenate([cumulative[:, :1], np.diff(cumulative, axis=1)], 1)
 
 
@@ -305,30 +305,30 @@ def _log_frequencies(counts: Array, smoothing: float, total: IntArray | None) ->
 
     from cfnade.models.initialization import smoothed_log_frequencies
 
-    whole = None if total is None else torch.from_numpy(total)
-    return np.asarray(smoothed_log_frequencies(torch.from_numpy(counts), smoothing, whole).numpy())
+    totals = None if total is None else torch.from_numpy(total)
+    return np.asarray(smoothed_log_frequencies(torch.from_numpy(counts), smoothing, totals).numpy())
 
 
 def spread_of(
     counts: Array, group: ProcessGroup = SINGLE_PROCESS, total: IntArray | None = None
 ) -> float:
-    """τ² of columns with these training ratings at each level; of all ranks' together."""
+    """Return τ² of columns with these training ratings at each level, over all ranks."""
     _, variances = _moments(counts, TrainingConfig.smoothing, total)
     weights = counts.sum(1) + 1e-9
     if group.size == 1:
         return max(float(np.average(variances, weights=weights)), 1e-6)
-    whole = group.total(float(variances @ weights)) / group.total(float(weights.sum()))
-    return max(whole, 1e-6)
+    mean = group.total(float(variances @ weights)) / group.total(float(weights.sum()))
+    return max(mean, 1e-6)
 
 
 def _moments(counts: Array, smoothing: float, total: IntArray | None = None) -> tuple[Array, Array]:
-    """Mean and variance of each column's smoothed frequencies, in levels. Both (M,)."""
+    """Return mean and variance of each column's smoothed frequencies, in levels, (M,) each."""
     import torch
 
-    chances = torch.from_numpy(_log_frequencies(counts, smoothing, total)).exp().numpy()
+    frequencies = torch.from_numpy(_log_frequencies(counts, smoothing, total)).exp().numpy()
     k = np.arange(counts.shape[1])
-    means = chances @ k
-    return means, chances @ np.square(k) - np.square(means)
+    means = frequencies @ k
+    return means, frequencies @ np.square(k) - np.square(means)
 
 
 class _Forward(NamedTuple):

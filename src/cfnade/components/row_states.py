@@ -127,9 +127,9 @@ class RowStates:
     ) -> Array:
         out = np.empty((len(rows), self.width), self.dtype)
         for part in slices(len(rows), sums.shape[1]):
-            rest = sums[rows[part]]
-            rest -= self.component.entry_terms(*(array[part] for array in cells))
-            out[part] = self.states_of_sums(rest, counts[rows[part]] - 1, serial=serial)
+            reduced_sums = sums[rows[part]]
+            reduced_sums -= self.component.entry_terms(*(array[part] for array in cells))
+            out[part] = self.states_of_sums(reduced_sums, counts[rows[part]] - 1, serial=serial)
         return out
 
     def _states_without_two(
@@ -147,12 +147,12 @@ class RowStates:
         out = np.empty((len(rows), self.width), self.dtype)
         for part in slices(len(rows), total.shape[1]):
             check_cancelled()
-            rest, counts = total[rows[part]], row_counts[rows[part]]
+            reduced_sums, counts = total[rows[part]], row_counts[rows[part]]
             for number in numbers:
                 held = np.flatnonzero(number[part] >= 0)
-                rest[held] -= terms[number[part][held]]
+                reduced_sums[held] -= terms[number[part][held]]
                 counts[held] -= 1
-            out[part] = component.states(rest, counts, serial=serial)
+            out[part] = component.states(reduced_sums, counts, serial=serial)
         return out
 
     # -- scores -------------------------------------------------------------------------------
@@ -214,10 +214,10 @@ class RowStates:
         for ratings, rows, places in rows_in_pieces(pairs.rows, pairs.row, self.width):
             part = pairs if len(places) == len(pairs.row) else pairs.take(places)
             reduced = leaves_out(part)
-            whole = np.flatnonzero(~reduced)
-            if len(whole):
-                yield places[whole], self.states(ratings, serial=pairs.serial), rows[whole]
-            if len(whole) == len(rows):
+            complete = np.flatnonzero(~reduced)
+            if len(complete):
+                yield places[complete], self.states(ratings, serial=pairs.serial), rows[complete]
+            if len(complete) == len(rows):
                 continue
             held = np.flatnonzero(reduced)
             held = held[np.argsort(rows[held], kind="stable")]
@@ -230,9 +230,9 @@ class RowStates:
 
     def _cached_pair_states(self, pairs: Pairs) -> Iterator[tuple[IntArray, Array, IntArray]]:
         reduced = leaves_out(pairs)
-        whole, held = np.flatnonzero(~reduced), np.flatnonzero(reduced)
-        if len(whole):
-            yield whole, self.all_states(), pairs.row[whole]
+        complete, held = np.flatnonzero(~reduced), np.flatnonzero(reduced)
+        if len(complete):
+            yield complete, self.all_states(), pairs.row[complete]
         for part in slices(len(held), self.width):
             places = held[part]
             yield places, self.reduced_states(pairs.take(places)), np.arange(len(places))

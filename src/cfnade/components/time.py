@@ -51,7 +51,7 @@ class TimeConfig:
     users: Annotated[int, Ge(0)]
     items: Annotated[int, Ge(0)]
     ratings: Annotated[int, Ge(0)]
-    """Training ratings, which the features of later ones are computed from."""
+    """Training ratings, from which the features of later ones are computed."""
     shared: bool = True
     features: int = len(FEATURES)
 
@@ -161,13 +161,13 @@ class TimeComponent(RatingComponent):
     @locked_cached_property
     def _training_table(self) -> tuple[IntArray, Array]:
         """Training ratings as rising keys, and the features of each without itself."""
-        found = self._of_training
-        if found is None or found.training is None:
+        features = self._of_training
+        if features is None or features.training is None:
             raise TrainingError("training needs the time features of the training ratings")
-        train = found.training
+        train = features.training
         keys = train.items.astype(np.int64) * train.n_users + train.users
         order = np.argsort(keys)  # by item and user: the order of a block's targets, nearly
-        return keys[order], found.features_of_training()[order]
+        return keys[order], features.features_of_training()[order]
 
     def __getstate__(self) -> dict[str, Any]:
         left_out = ("network", "_of_training", "_training_table")
@@ -216,7 +216,7 @@ class TimeScorer:
         return _no_lists()
 
     def fold_in_output(self) -> None:
-        """Nobody has weights here, so nobody lacks them."""
+        """Return None: no user or item has weights here."""
 
 
 def _no_lists() -> NoReturn:

@@ -28,7 +28,7 @@ _CHUNK = 1 << 15
 
 
 def _names(side: Axis, view: View) -> list[str]:
-    names = [f"{side} {what}" for what in ("position", "since first", "to last")]
+    names = [f"{side} {feature}" for feature in ("position", "since first", "to last")]
     for width in view.windows:
         names += [f"{side} mean ±{width} s", f"{side} count ±{width} s"]
     return names + [f"{side} mean ±{reach} ratings" for reach in view.neighbours]
@@ -140,8 +140,8 @@ class TimeFeatures:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All that features of further cells need, by name, to be saved."""
-        own = {name: getattr(self, name) for name in ("period", "centre", "spread")}
-        return {**own, **self.user.arrays("user"), **self.item.arrays("item")}
+        arrays = {name: getattr(self, name) for name in ("period", "centre", "spread")}
+        return {**arrays, **self.user.arrays("user"), **self.item.arrays("item")}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> TimeFeatures:
@@ -162,24 +162,24 @@ class TimeFeatures:
         return cls(user, item, numbers["period"], numbers["centre"], numbers["spread"])
 
 
-def _indices(indices: npt.ArrayLike, what: str, count: int) -> IndexArray:
-    array = _whole(indices, f"{what}s must be a list of whole numbers")
+def _indices(indices: npt.ArrayLike, noun: str, count: int) -> IndexArray:
+    array = _integers(indices, f"{noun}s must be a list of whole numbers")
     if len(array) and not (array.min() >= -1 and array.max() < count):
         raise DataError(
-            f"{what} {array.min()}..{array.max()} is outside: known are 0..{count - 1}, "
+            f"{noun} {array.min()}..{array.max()} is outside: known are 0..{count - 1}, "
             "and -1 stands for unknown"
         )
     return np.array(array, np.int32)  # never read-only, which would be compiled apart
 
 
 def _seconds(times: npt.ArrayLike) -> IntArray:
-    array = _whole(times, "times must be a list of whole seconds since 1970")
+    array = _integers(times, "times must be a list of whole seconds since 1970")
     if len(array) and not (array.min() > -_LATEST and array.max() < _LATEST):
         raise DataError(f"times {array.min()}..{array.max()} are beyond ±{_LATEST} seconds")
     return np.array(array, np.int64)
 
 
-def _whole(values: npt.ArrayLike, rule: str) -> npt.NDArray[Any]:
+def _integers(values: npt.ArrayLike, rule: str) -> npt.NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise DataError(f"{rule}, not {array.dtype} {array.shape}")

@@ -83,11 +83,11 @@ class TimeHistory:
         stars = ratings.scale.array()
         values = ((stars - stars[0]) / (stars[-1] - stars[0]))[ratings.levels[order]]
         biases = _biases(offsets, others, values, n_others)
-        left = np.rint((values - biases[rows % FOLDS, others]) / UNIT)
-        return cls.made(offsets, times[order], others, left.astype(np.int32))
+        residuals = np.rint((values - biases[rows % FOLDS, others]) / UNIT)
+        return cls.from_residuals(offsets, times[order], others, residuals.astype(np.int32))
 
     @classmethod
-    def made(
+    def from_residuals(
         cls, offsets: IntArray, times: IntArray, others: IndexArray, residuals: IndexArray
     ) -> TimeHistory:
         sums = np.zeros(len(residuals) + 1, np.int64)
@@ -115,13 +115,13 @@ class TimeHistory:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], side: Axis) -> TimeHistory:
         """What `arrays` gave, if it is of the right types; `check` looks at the numbers."""
-        own = []
+        saved = []
         for name, dtype in _SAVED.items():
             array = arrays.get(f"{side}.{name}")
             if array is None or array.dtype != dtype or array.ndim != 1:
                 raise DataError(f"time features need {side}.{name}, numbers of {dtype}")
-            own.append(np.array(array))
-        return cls.made(*own)
+            saved.append(np.array(array))
+        return cls.from_residuals(*saved)
 
     def check(self, n_others: int, side: Axis) -> None:
         """Refuse what would make a kernel read beyond its arrays, or find nothing."""

@@ -1,4 +1,4 @@
-"""Variational factor analysis of ratings: where the ridge part starts, and a model by itself.
+"""Variational factor analysis of ratings: the start of the ridge component, and a model itself.
 
 A rating r of column i by row n is r = μ_i + a_i·z_n + ε with z_n ~ N(0, I), ε ~ N(0, s²) and
 a_i ~ N(ν, diag(1/α)). The posterior of z_n is a full Gaussian given the loadings' means and
@@ -49,7 +49,7 @@ START_SHRINKAGE = 5.0
 
 @dataclass(frozen=True)
 class Factors:
-    """What was learned, in levels. M columns, D dimensions."""
+    """A fitted analysis, in levels. M columns, D dimensions."""
 
     a: Floats  # (M, D) loadings
     c: Floats  # (M, D) their posterior variances
@@ -57,18 +57,20 @@ class Factors:
     noise: float  # s²
     importance: Floats  # (D,) λ: the mean of a², by ratings
 
-    def turned_like(self, other: Factors, counts: npt.NDArray[Any]) -> Factors:
-        """In the dimensions of another of the same columns, as nearly as a turn can be. counts (M,)
-        are of ratings."""
-        left, _, right = np.linalg.svd((self.a * counts[:, None]).T.astype(np.float64) @ other.a)
-        turn = (left @ right).astype(np.float32)
+    def turned_like(self, target: Factors, counts: npt.NDArray[Any]) -> Factors:
+        """Return the factors rotated towards those of another analysis of the same columns.
+
+        counts (M,) are the columns' ratings.
+        """
+        u, _, v = np.linalg.svd((self.a * counts[:, None]).T.astype(np.float64) @ target.a)
+        turn = (u @ v).astype(np.float32)
         a, c = self.a @ turn, self.c @ np.square(turn)
         importance = np.average(np.square(a), axis=0, weights=counts + 1e-9).astype(np.float32)
         return replace(self, a=a, c=c, importance=np.maximum(importance, np.float32(1e-12)))
 
 
 class _Sums(NamedTuple):
-    """Of what is expected of the rows that rated a column."""
+    """Expected moments of the rows that rated each column."""
 
     squares: Floats  # (M, D (D + 1) / 2) Σ z zᵀ, its lower half row by row
     products: Floats  # (M, D) Σ z r
@@ -90,9 +92,9 @@ def fit_factor_analysis(
     """
     if part is not None and part.group.size > 1:
         return _analysed(rows, dimensions, seed, threads, sweeps, part)
-    how = dimensions, seed, threads, sweeps
+    arguments = dimensions, seed, threads, sweeps
     # Several members of a model may start from the same analysis.
-    return rows.memo(("factors", *how), lambda: _analysed(rows, *how, None))
+    return rows.memo(("factors", *arguments), lambda: _analysed(rows, *arguments, None))
 
 
 def _analysed(
@@ -122,7 +124,7 @@ def continue_factor_analysis(
 
 
 class _Analysis:
-    """What is known of the loadings so far."""
+    """The state of the fit."""
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class _Analysis:
         counts, totals = _counted(rows)
         shrunken = START_SHRINKAGE * self._overall + totals
         self._mean = (shrunken / (counts + START_SHRINKAGE)).astype(np.float32)  # (M,)
-        spread = max(float(_mean(np.square(_left(rows, self._mean)), group)), 1e-6)
+        spread = max(float(_mean(np.square(_deviations(rows, self._mean)), group)), 1e-6)
         self._counts = counts
         self._least, self._pull = LEAST_NOISE * spread, FIRST_PULL
         if earlier is not None:
@@ -167,20 +169,20 @@ class _Analysis:
     def sweep(self, rows: CsrRows, threads: int) -> None:
         """One expectation and one maximisation step."""
         unit = np.float32(np.sqrt(self._noise))
-        residuals = _left(rows, self._mean) / unit
+        residuals = _deviations(rows, self._mean) / unit
         tables = rows, residuals, self._a / unit, self._c / unit**2
         sums = _expected(*tables, threads, self.group)
         prior = self._precision * self._noise, self._centre / np.sqrt(self._noise)
         a, c = _maximised(sums, *prior, threads)
-        squares = index_sums(rows.columns, rows.n_columns, lambda some: np.square(residuals[some]))
+        squares = index_sums(rows.columns, rows.n_columns, lambda part: np.square(residuals[part]))
         errors = _squared_errors(sums, a, c, squares)
         total = self.group.total
         left_over = total(float(errors.sum())) / total(rows.n_ratings)
         self._noise = max(self._noise * left_over, self._least)
         self._a, self._c = a * unit, c * unit**2
         counts, totals = _counted(rows)
-        left = totals - (sums.firsts * self._a).sum(1) + self._pull * self._overall
-        self._mean = (left / (counts + self._pull)).astype(np.float32)
+        unexplained = totals - (sums.firsts * self._a).sum(1) + self._pull * self._overall
+        self._mean = (unexplained / (counts + self._pull)).astype(np.float32)
         self._pull = self._pulled(counts)
         self._centre, self._precision = _relevance(self._a, self._c, counts, self.group)
 
@@ -219,19 +221,19 @@ def _some_rows(rows: CsrRows, most: int, group: ProcessGroup) -> CsrRows:
     if step <= 1:
         return rows
     numbers = np.arange(0, len(rows), step)
-    some = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
-    return replace(rows, offsets=some.offsets, columns=some.columns, levels=some.levels)
+    sample = take_rows(rows.offsets, rows.columns, rows.levels, numbers)
+    return replace(rows, offsets=sample.offsets, columns=sample.columns, levels=sample.levels)
 
 
 def _counted(rows: CsrRows) -> tuple[Doubles, Doubles]:
     """How many ratings each column has, and their sum. Both (M,)."""
     columns, M = rows.columns, rows.n_columns
     return index_sums(columns, M, lambda _: None), index_sums(
-        columns, M, lambda some: rows.levels[some]
+        columns, M, lambda part: rows.levels[part]
     )
 
 
-def _left(rows: CsrRows, mean: Floats) -> Floats:
+def _deviations(rows: CsrRows, mean: Floats) -> Floats:
     """Ratings minus their column's mean. Returns (n,)."""
     return rows.levels.astype(np.float32) - mean[rows.columns]
 
@@ -246,10 +248,10 @@ def _start(
 ) -> Floats:
     """Loadings from the largest singular vectors of what means leave; the first is constant."""
     group = SINGLE_PROCESS if part is None else part.group
-    numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _left(rows, mean)
+    numbers, residuals = np.repeat(np.arange(len(rows)), rows.counts()), _deviations(rows, mean)
     sums, sizes_of = np.bincount(numbers, residuals, len(rows)), np.array(rows.counts())
-    own = group.all_reduce(sums) / (group.all_reduce(sizes_of) + START_SHRINKAGE)
-    left = (residuals - own[numbers]).astype(np.float32)
+    row_means = group.all_reduce(sums) / (group.all_reduce(sizes_of) + START_SHRINKAGE)
+    deviations = (residuals - row_means[numbers]).astype(np.float32)
     a = np.zeros((rows.n_columns, dimensions), np.float32)
     a[:, 0] = 0.43 * np.sqrt(spread)
     columns = rows.n_columns if part is None else part.n_columns
@@ -257,7 +259,7 @@ def _start(
     wide = min(dimensions - 1, len(rows), columns)
     if wide:
         counts, _ = _counted(rows)
-        vectors, sizes = _singular(rows, numbers, left, wide, seed, part)
+        vectors, sizes = _singular(rows, numbers, deviations, wide, seed, part)
         scale = 0.5 * sizes * np.sqrt(columns / max(1, ratings))
         a[:, 1 : 1 + wide] = vectors * scale * np.sqrt(counts / (counts + 50.0))[:, None]
     return a
@@ -277,8 +279,7 @@ def _singular(
     ).coalesce()
     turned = table.t().coalesce()
     wide = min(count + 8, shape[0], columns)
-    drawn = _drawn(seed, (rows.n_columns, wide), part)
-    guess = torch.from_numpy(drawn)
+    guess = torch.from_numpy(_random_normal(seed, (rows.n_columns, wide), part))
     for _ in range(3):
         seen = torch.sparse.mm(table, guess)  # (N, wide)
         group.all_reduce(seen.numpy())
@@ -290,16 +291,16 @@ def _singular(
     return vectors[:, :count].double().numpy(), sizes[:count].double().numpy()
 
 
-def _drawn(seed: int, shape: tuple[int, int], part: ColumnPartition | None) -> Floats:
+def _random_normal(seed: int, shape: tuple[int, int], part: ColumnPartition | None) -> Floats:
     """Normal numbers; a rank draws those of all columns, and keeps its own."""
     rng = np.random.default_rng(seed)
     if part is None:
         return rng.normal(size=shape).astype(np.float32)
     out = np.zeros(shape, np.float32)
     for first in range(0, part.n_columns, _PIECE):
-        some = rng.normal(size=(min(_PIECE, part.n_columns - first), shape[1]))
-        lo, hi = np.searchsorted(part.columns, (first, first + len(some)))
-        out[lo:hi] = some[part.columns[lo:hi] - first]
+        normal = rng.normal(size=(min(_PIECE, part.n_columns - first), shape[1]))
+        lo, hi = np.searchsorted(part.columns, (first, first + len(normal)))
+        out[lo:hi] = normal[part.columns[lo:hi] - first]
     return out
 
 

@@ -127,22 +127,22 @@ class CFNADENetwork(nn.Module):
     def biases(self) -> list[nn.Parameter]:
         return [self.b, self.c, *self.deep_c]
 
-    def initialise(self, generator: torch.Generator, kept: OwnedColumns | None = None) -> None:
+    def initialise(self, generator: torch.Generator, owned: OwnedColumns | None = None) -> None:
         """Draw weights, clear biases: uniform in ±√(6 / fans), fans counting columns, not levels.
 
         W, V use M + H as in the authors' code; the paper gives no rule for factors, so each factor
         gets its own two sides: A, P use M + J and B, Q use J + H. M are all columns, even if only
-        those that are `kept` are here.
+        those that are `owned` are here.
         """
         M, J, sizes = self.config.columns, self.config.factors, self.config.hidden
-        M = M if kept is None else kept.whole
+        M = M if owned is None else owned.n_columns
         if J is None:
-            glorot_(self.W, M, sizes[0], generator, kept)
-            glorot_(self.V, M, sizes[-1], generator, kept)
+            glorot_(self.W, M, sizes[0], generator, owned)
+            glorot_(self.V, M, sizes[-1], generator, owned)
         else:
-            glorot_(self.A, M, J, generator, kept)
+            glorot_(self.A, M, J, generator, owned)
             glorot_(self.B, J, sizes[0], generator)
-            glorot_(self.P, M, J, generator, kept)
+            glorot_(self.P, M, J, generator, owned)
             glorot_(self.Q, J, sizes[-1], generator)
         for W in self.deep_W:
             glorot_(W, W.shape[1], W.shape[0], generator)

@@ -11,35 +11,35 @@ from torch import Tensor
 
 from cfnade.models.config import require
 
-_CHUNK = 1 << 22  # numbers that are drawn at a time, where only some are kept
+_CHUNK = 1 << 22  # numbers that are values at a time, where only some are owned
 
 
 class OwnedColumns(NamedTuple):
     """Which columns of all a network has; those of the others are somewhere else."""
 
     columns: Tensor  # (C,) int64, rising
-    whole: int  # M
+    n_columns: int  # M, of all ranks
 
 
 def fill_columns_(
-    weights: Tensor, draw: Callable[[tuple[int, ...]], Tensor], kept: OwnedColumns | None = None
+    weights: Tensor, draw: Callable[[tuple[int, ...]], Tensor], owned: OwnedColumns | None = None
 ) -> None:
     """Fill a table with what draw(shape) gives.
 
-    Of one that has some columns alone, those of the whole are drawn and some kept: the same
+    Of one that has some columns alone, those of the whole are values and some kept: the same
     numbers whoever has which.
     """
     shape, begin = weights.shape[1:], 0
-    whole = len(weights) if kept is None else kept.whole
-    size = whole if kept is None else max(1, _CHUNK // max(1, shape.numel()))
+    n_columns = len(weights) if owned is None else owned.n_columns
+    size = n_columns if owned is None else max(1, _CHUNK // max(1, shape.numel()))
     with torch.no_grad():
-        for first in range(0, whole, max(1, size)):
-            count = min(size, whole - first)
-            drawn = draw((count, *shape))
-            if kept is not None:
-                end = int(torch.searchsorted(kept.columns, first + count))
-                drawn, count = drawn[kept.columns[begin:end] - first], end - begin
-            weights[begin : begin + count] = drawn
+        for first in range(0, n_columns, max(1, size)):
+            count = min(size, n_columns - first)
+            values = draw((count, *shape))
+            if owned is not None:
+                end = int(torch.searchsorted(owned.columns, first + count))
+                values, count = values[owned.columns[begin:end] - first], end - begin
+            weights[begin : begin + count] = values
             begin += count
 
 
@@ -48,16 +48,16 @@ def glorot_(
     fan_in: int,
     fan_out: int,
     generator: torch.Generator,
-    kept: OwnedColumns | None = None,
+    owned: OwnedColumns | None = None,
 ) -> None:
     """Fill with uniform numbers in ±√(6 / (fan_in + fan_out))."""
     bound, kind = math.sqrt(6.0 / (fan_in + fan_out)), weights.dtype
 
     def draw(shape: tuple[int, ...]) -> Tensor:
-        drawn = torch.rand(shape, generator=generator, device=generator.device, dtype=kind)
-        return (2.0 * drawn - 1.0) * bound
+        values = torch.rand(shape, generator=generator, device=generator.device, dtype=kind)
+        return (2.0 * values - 1.0) * bound
 
-    fill_columns_(weights, draw, kept)
+    fill_columns_(weights, draw, owned)
 
 
 def smoothed_log_frequencies(
