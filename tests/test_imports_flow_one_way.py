@@ -134,6 +134,7 @@ def test_heavy_libraries_are_imported_late(code: str) -> None:
 def test_loading_ratings_imports_neither_torch_nor_numba_nor_scipy() -> None:
     code = "from cfnade import load; import cfnade.data.readers.tables, polars"
     code += "; load(polars.DataFrame({'user': [1, 2], 'item': [1, 1], 'rating': [1, 5]}))"
+    code += "; load([(1, 2, 3), (1, 3, 4)])"
     assert not modules_after(code) & {"torch", "numba", "scipy"}
 
 

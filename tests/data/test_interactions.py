@@ -31,7 +31,7 @@ from cfnade.data.summary import summarize
     st.lists(st.tuples(*(st.integers(1, n) for n in (4, 4, 30, 50))), min_size=1, max_size=40),
     st.sampled_from(["linear", "log"]),
 )
-def test_a_pair_counts_what_its_lines_count_together(lines: list[Line], weights: Any) -> None:
+def test_weights_of_a_pair_are_summed(lines: list[Line], weights: Any) -> None:
     total: dict[tuple[int, int], int] = defaultdict(int)
     latest: dict[tuple[int, int], int] = defaultdict(int)
     order: dict[tuple[int, int], None] = {}
@@ -72,7 +72,7 @@ def test_without_counts_every_line_counts_once(tmp_path: Path) -> None:
         ("", r"plays\.csv:3: the weight is missing"),
     ],
 )
-def test_a_wrong_weight_is_named_or_left_out(tmp_path: Path, count: str, message: str) -> None:
+def test_invalid_weights_are_located_or_skipped(tmp_path: Path, count: str, message: str) -> None:
     path = saved(tmp_path, f"user,item,count\n1,2,3\n1,3,{count}\n2,3,1\n")
     with pytest.raises(DataError, match=message):
         load(path)
@@ -81,7 +81,7 @@ def test_a_wrong_weight_is_named_or_left_out(tmp_path: Path, count: str, message
         assert triples(load(path, skip_bad_lines=True)) == [(1, 2, 3), (2, 3, 1)]
 
 
-def test_fractions_weigh_as_they_are_and_have_no_logarithm() -> None:
+def test_fractions_are_weights_without_logarithm() -> None:
     frame = pl.DataFrame({"user": ["a", "b"], "item": [7, 7], "weight": [0.25, 3.5]})
     assert triples(load(frame)) == [("a", 7, 0.25), ("b", 7, 3.5)]
     with pytest.raises(
@@ -107,7 +107,7 @@ def test_fractions_weigh_as_they_are_and_have_no_logarithm() -> None:
         ("1,Up\n2,Out of Africa\n3,Jaws\n4,Alien\n", "columns: user 0, item 1"),
     ],
 )
-def test_a_file_without_ratings_says_what_it_was_taken_for(
+def test_implicit_feedback_is_detected_and_logged(
     tmp_path: Path, text: str, found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cfnade")
@@ -127,14 +127,14 @@ def test_a_file_without_ratings_says_what_it_was_taken_for(
 
 
 @pytest.mark.parametrize("header", ["user,item,avg_rating", "user,item,n_stars,my_score,a_score"])
-def test_a_name_that_speaks_of_ratings_is_asked_about(tmp_path: Path, header: str) -> None:
+def test_a_column_named_like_ratings_is_ambiguous(tmp_path: Path, header: str) -> None:
     path = saved(tmp_path, header + "\n" + ",".join("7" for _ in header.split(",")) + "\n")
     with pytest.raises(DataError, match=r"which column is the rating.*implicit=True"):
         load(path)
     assert triples(load(path, implicit=True)) == [(7, 7, 1)]
 
 
-def test_equal_ratings_name_the_way_out(tmp_path: Path) -> None:
+def test_equal_ratings_suggest_implicit(tmp_path: Path) -> None:
     path = saved(tmp_path, "user,item,rating\n1,2,1\n1,3,1\n")
     with pytest.raises(DataError, match=r"every rating is 1,.*implicit=True"):
         load(path)
@@ -162,22 +162,16 @@ PLACES = tuple(np.array(PAIRS).T)
 @pytest.mark.parametrize(
     "data",
     [
-        FRAME.to_pandas(),
-        FRAME.to_arrow(),
         PAIRS,
-        tuple(PAIRS),
         np.array(PAIRS),
-        np.array(PAIRS, [("user", "i4"), ("item", "i8")]),
         {1: [10, 11], 2: (10,), 3: [], 4: np.array([12])},
-        {"user": FRAME["user"], "item": FRAME["item"]},
-        [{"user": user, "item": item} for user, item in PAIRS],
         sp.csr_array((np.ones(4), PLACES)),
         sp.csr_matrix((np.full(4, 3), PLACES)),
         sp.coo_array((np.ones(4, bool), PLACES)),
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_every_container_gives_the_interactions_of_the_frame(data: Any) -> None:
+def test_containers_give_the_interactions_of_the_frame(data: Any) -> None:
     assert load(data) == load(FRAME)
     assert load(data).implicit
     assert load(data, implicit=True, weight=False) == load(FRAME)
@@ -221,14 +215,14 @@ RATED = "user,item,rating,count\n1,2,3,9\n1,3,5,9\n2,3,4,9\n"
         ({"user": "-"}, 'user="-" is no column'),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_contradictory_options_are_refused(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         load(saved(tmp_path, RATED), **options)
 
 
-def test_likes_are_the_ratings_that_are_high_enough(tmp_path: Path) -> None:
+def test_min_rating_keeps_high_ratings(tmp_path: Path) -> None:
     path = saved(tmp_path, RATED)
     assert triples(load(path, min_rating=4)) == [(1, 3, 1), (2, 3, 1)]
     assert load(path, min_rating=4).item_ids.tolist() == [3]
@@ -253,14 +247,10 @@ def test_a_published_set_becomes_interactions(real_data: Path) -> None:
     assert len(load_split("ml-100k", "u1", implicit=True).test) == 20_000
 
 
-# -- stored, split and summarized -----------------------------------------------------------------
-
-PAIRS = [(1, 10), (1, 11), (2, 10), (4, 12)]
-
-# -- kept ------------------------------------------------------------------------------------------
+# -- fingerprint, cache and files ------------------------------------------------------------------
 
 
-def test_data_without_weights_has_the_fingerprint_that_it_had_before_there_were_any() -> None:
+def test_fingerprints_without_weights_are_stable() -> None:
     ratings = Ratings(
         users=np.array([0, 1, 1], np.int32),
         items=np.array([1, 0, 1], np.int32),
@@ -305,7 +295,7 @@ def test_weights_are_part_of_the_fingerprint_and_of_the_repr() -> None:
     assert "scale" not in repr(linear)
 
 
-def test_store_and_parquet_give_the_same_again(
+def test_folders_and_parquet_files_are_read_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = [played(weighting="log"), played(40, weight=False)]
@@ -323,7 +313,7 @@ def test_store_and_parquet_give_the_same_again(
 # -- splits ----------------------------------------------------------------------------------------
 
 
-def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
+def test_the_liang_protocol_treats_likes_as_interactions() -> None:
     draw = np.random.default_rng(5)
     cells = np.argwhere(draw.random((60, 30)) < 0.4)
     stars = draw.integers(1, 6, len(cells))
@@ -345,9 +335,6 @@ def test_the_protocol_of_liang_sees_likes_and_interactions_alike() -> None:
         DataError, match=r"liang:40 .* 39 users with 5 interactions; some must remain"
     ):
         split(load(rated, min_rating=4), "liang:40")
-
-
-# -- the one level ---------------------------------------------------------------------------------
 
 
 def test_a_summary_counts_weights() -> None:

@@ -100,14 +100,14 @@ def test_formats_are_recognized(files: dict[str, bytes], words: str, tmp_path: P
         ({"r.csv": b""}, r"r\.csv: is empty"),
     ],
 )
-def test_unrecognized_files_are_listed_with_a_remedy(
+def test_unrecognized_files_are_listed(
     files: dict[str, bytes], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=message):
         read(write_files(tmp_path, files), LoadOptions())
 
 
-def test_a_long_file_may_be_cut_inside_a_character_to_recognize_it(tmp_path: Path) -> None:
+def test_detection_may_cut_a_file_inside_a_character(tmp_path: Path) -> None:
     row = f"1,2,3,{'é' * 500}\n"
     for padding in ("", "x"):
         data = f"user,item,rating,name{padding}\n{row * 1100}".encode()
@@ -123,14 +123,12 @@ def test_a_long_file_may_be_cut_inside_a_character_to_recognize_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("files", "options"),
     [
-        ({"r.csv": CSV}, {"user": "movieId", "item": "userId"}),
         ({"ratings.dat": DAT}, {"user": 1, "item": 0}),
         ({"r.inter": INTER}, {"user": "item_id", "item": "user_id"}),
-        ({"r.parquet": _bytes(FRAME.write_parquet)}, {"user": "item", "item": "user"}),
         ({"r.csv": CSV, "README": b"x"}, {"user": 1, "item": 0}),
     ],
 )
-def test_given_columns_are_obeyed_in_every_format(
+def test_columns_of_published_formats_can_be_given(
     files: dict[str, bytes], options: dict[str, Any], tmp_path: Path
 ) -> None:
     path = write_files(tmp_path, files)
@@ -150,7 +148,7 @@ def test_given_columns_are_obeyed_in_every_format(
         },
     ],
 )
-def test_bad_lines_of_published_sets_are_left_out_too(
+def test_bad_lines_of_published_formats_are_skipped(
     files: dict[str, bytes], tmp_path: Path
 ) -> None:
     path = write_files(tmp_path, files)
@@ -161,19 +159,19 @@ def test_bad_lines_of_published_sets_are_left_out_too(
     assert "; skipped 1 bad line (line " in description
 
 
-def test_a_file_that_needs_lines_left_out_is_not_taken_for_the_ratings(tmp_path: Path) -> None:
+def test_a_file_with_bad_lines_is_not_chosen_as_ratings(tmp_path: Path) -> None:
     files = {"ratings.csv": b"1,10,5\n2,10,4\n", "people.csv": b"1,25,engineer\n2,30,4\n"}
     path = write_files(tmp_path, files)
     assert list(read(path, LoadOptions(skip_bad_lines=True)).frame["item"]) == [10, 10]
 
 
-def test_bad_lines_are_not_left_out_where_lines_belong_together(tmp_path: Path) -> None:
+def test_bad_lines_of_netflix_files_are_not_skipped(tmp_path: Path) -> None:
     path = write_files(tmp_path, {"combined_data_1.txt": b"1:\n7,3,2005-09-06\n"})
     with pytest.raises(DataError, match="skip_bad_lines=True is not for Netflix Prize files"):
         read(path, LoadOptions(skip_bad_lines=True))
 
 
-def test_companions_are_the_files_of_titles_that_are_read_along(tmp_path: Path) -> None:
+def test_companion_files_have_titles(tmp_path: Path) -> None:
     names = ("ratings.dat", "movies.dat", "a.inter", "a.item", "b.item", "u.data", "u.item")
     for name in names:
         (tmp_path / name).write_bytes(b"-")

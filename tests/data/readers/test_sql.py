@@ -75,9 +75,7 @@ def test_rows_of_a_query_leave_no_file(shop: str, own_cache: Path, tmp_path: Pat
     assert len(files_in(own_cache / "parsed")) == 1  # test.csv
 
 
-def test_the_rows_of_a_training_are_kept_once_and_not_parsed_again(
-    shop: str, own_cache: Path
-) -> None:
+def test_rows_of_a_training_are_stored_once(shop: str, own_cache: Path) -> None:
     """Resuming and evaluating read them again."""
     place, reading = pin_source(shop, {"query": QUERY, "scale": "0.5-5/0.5"})
     assert pin_source(shop, {"query": QUERY})[0] == place
@@ -117,19 +115,19 @@ def test_the_cache_keeps_the_inputs_used_last(shop: str, own_cache: Path) -> Non
         ("select customer, stars from reviews", r"sqlite:///\S+: which column is the item"),
     ],
 )
-def test_a_wrong_query_is_one_message(shop: str, query: str | None, message: str) -> None:
+def test_invalid_queries_are_one_error(shop: str, query: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(shop, query=query)
     assert triples(shop, query=QUERY) == set(ROWS)
 
 
-def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no such database file"):
         load(f"sqlite:///{tmp_path}/new.db", query=QUERY)
     assert not (tmp_path / "new.db").exists()
 
 
-def test_what_is_no_sqlite_file_is_refused(tmp_path: Path, shop: str) -> None:
+def test_other_files_than_sqlite_are_refused(tmp_path: Path, shop: str) -> None:
     (tmp_path / "text.db").write_text("user,item,rating\n" * 200)
     with pytest.raises(DataError, match="is not an SQLite database"):
         load(f"sqlite:///{tmp_path}/text.db", query=QUERY)
@@ -191,7 +189,7 @@ def test_types_of_postgresql_become_ids_ratings_and_times(server: str) -> None:
     assert ratings.times.tolist() == [1000, 1001, 1002, 1003]
 
 
-def test_nothing_is_changed_in_the_database(server: str) -> None:
+def test_queries_change_nothing(server: str) -> None:
     gone = "delete from reviews returning customer, product, stars"
     assert triples(address(server), query=gone) == set(ROWS)
     assert triples(address(server), query=QUERY) == set(ROWS)
@@ -208,7 +206,7 @@ def test_nothing_is_changed_in_the_database(server: str) -> None:
         ("select stars, stars from reviews", "name each column once"),
     ],
 )
-def test_a_query_that_the_server_refuses_is_one_message(
+def test_queries_that_the_server_refuses_are_one_error(
     server: str, query: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message) as refused:
@@ -216,7 +214,7 @@ def test_a_query_that_the_server_refuses_is_one_message(
     assert "\n" not in str(refused.value)
 
 
-def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
+def test_unreachable_servers_are_one_error(server: str) -> None:
     wrong = {
         address(server, "other-secret"): "password authentication failed.*check user and password",
         address("127.0.0.1:1"): "Connection refused.*check host, port and database",
@@ -234,7 +232,7 @@ def test_a_server_that_cannot_be_used_is_one_message(server: str) -> None:
             assert secret not in text
 
 
-def test_no_password_is_logged_or_kept(
+def test_passwords_are_neither_logged_nor_stored(
     server: str, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
@@ -248,7 +246,7 @@ def test_no_password_is_logged_or_kept(
         assert secret.encode() not in contents
 
 
-def test_without_the_driver_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(DataError, match=r"pip install 'cfnade\[db\]'") as refused:
         load("postgresql://me:secret@127.0.0.1/shop", query=QUERY)
@@ -273,5 +271,5 @@ def test_without_the_driver_the_message_names_the_extra(monkeypatch: pytest.Monk
         ("C:/ratings:old@2.csv", "C:/ratings:old@2.csv"),
     ],
 )
-def test_secrets_are_masked_and_nothing_else(written: str, shown: str) -> None:
+def test_secrets_are_masked(written: str, shown: str) -> None:
     assert redact_url(written) == shown

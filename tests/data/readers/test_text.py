@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -71,34 +72,23 @@ EXPECTED = [(1, 10, 4.5, 978300760), (2, 20, 3.0, 978300761)]
         ),
     ],
 )
-def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
+def test_dialects_give_the_same_ratings(data: str | bytes) -> None:
     assert rows(text(data)) == EXPECTED
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (HEADER + "1,10,abc,5\n", r"r\.csv:2: rating 'abc' is not a number; .*rating="),
-        (HEADER + "1,10,4,5\n2,20,,6\n", r"r\.csv:3: the rating is missing; remove that row"),
-        (HEADER + "1,10,4,5\n,20,3,6\n", r"r\.csv:3: the user id is missing"),
-        (HEADER + "1,10,4,5\n2, ,3,6\n", r"r\.csv:3: the item id is missing"),
-        (HEADER + "1,10,4,5\n2,20,NaN,6\n", r"r\.csv:3: rating nan is not a finite number"),
         (HEADER + "1,10,4,5\n2,20,-inf,6\n", r"r\.csv:3: rating -inf is not a finite number"),
-        (HEADER + "1,10,4,5\n2,20,3,x\n", r"r\.csv:3: time 'x' is neither a number nor a date"),
         (HEADER + "1,10,4,5\n2,20,3,nan\n", r"r\.csv:3: time nan is not a finite number"),
-        (HEADER + "1,10,4,5\n2,20,3,\n", r"r\.csv:3: the time is missing; .*time=False"),
         (
             HEADER + "1,1,4,9\n2,2,3,978300761000\n",
             r"r\.csv:2: time .9. is not written like the others",
         ),
-        (HEADER + "1,10,4,5\n2,20,3\n", r"r\.csv:3: the line has 3 fields, not 4"),
-        (HEADER + "1,10,4,5\n2,20,3,6,7\n", r"r\.csv:3: the line has 5 fields, not 4"),
         (HEADER + "1,10,4\n2,20,3,6,7\n", r"r\.csv:2: the line has 3 fields"),
         (HEADER + "1,10,4,5,\n2,20,3\n", r"r\.csv:2: the line has 5 fields"),
         (HEADER + '"1","10","4","5"\n"2","20","3"\n', r"r\.csv:3: the line has 3 fields"),
         (HEADER + '"1","10","4"\n"2","20","3",7,8\n', r"r\.csv:2: the line has 3 fields"),
-        (HEADER + "1,10,4,5\n\n2,20,3,6\n", r"r\.csv:3: the line is blank; remove it"),
-        (HEADER + '1,10,4,5\n2,"20,3,6\n', r"r\.csv:3: this line cannot be cut into fields"),
         (HEADER + "1,10,4,5\n2,2\r0,3,6\n", r"r\.csv:3: .*carriage return"),
         (HEADER + "1,10,4,5\n2,2\x000,3,6\n", r"r\.csv:3: a NUL byte: this is not text"),
         (HEADER, r"r\.csv: holds a header and no ratings"),
@@ -113,12 +103,12 @@ def test_the_same_ratings_however_they_are_written(data: str | bytes) -> None:
         ("1;2;3\n1;3;1,2,3\n", r"r\.csv:2: rating '1,2,3' is not a number; write decimals wi"),
     ],
 )
-def test_a_bad_line_is_named_with_its_value_and_a_remedy(data: str | bytes, message: str) -> None:
+def test_invalid_text_is_located(data: str | bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         text(data)
 
 
-def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
+def test_a_first_line_with_a_decimal_comma_is_not_a_header() -> None:
     assert rows(text("ann;alien;4,5\nbob;brazil;,5\n")) == [
         ("ann", "alien", 4.5),
         ("bob", "brazil", 0.5),
@@ -138,7 +128,7 @@ def test_a_first_line_with_a_decimal_comma_is_no_header() -> None:
         ({"encoding": "ascii", "data": GOOD + "é"}, r"r\.csv:4: not ascii"),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         text(options.pop("data", GOOD), **options)
 
@@ -155,13 +145,13 @@ def test_columns_can_be_given_by_name_or_position(options: dict[str, Any]) -> No
     assert rows(text(GOOD, **options))[0] == (10, 1, 4.5, 978300760)
 
 
-def test_a_separator_and_an_encoding_can_be_given() -> None:
+def test_separator_and_encoding_can_be_given() -> None:
     columns = text("1¦Amélie¦4\n".encode("latin-1"), separator="¦", encoding="latin-1")
     assert rows(columns) == [(1, "Amélie", 4.0)]
 
 
 @pytest.mark.parametrize(
-    ("ids", "kept"),
+    ("ids", "expected"),
     [
         (["1", "-2", "0"], [1, -2, 0]),
         (["9223372036854775807", "1"], [9223372036854775807, 1]),
@@ -175,9 +165,9 @@ def test_a_separator_and_an_encoding_can_be_given() -> None:
         (['"Great" Cats', "2"], ['"Great" Cats', "2"]),
     ],
 )
-def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[Any]) -> None:
+def test_ids_become_integers_if_that_loses_nothing(ids: list[str], expected: list[Any]) -> None:
     data = "".join(f"{raw}\t7\t{star}\n" for star, raw in enumerate(ids, 1))
-    assert list(text(data, header=False).frame["user"]) == kept
+    assert list(text(data, header=False).frame["user"]) == expected
 
 
 @given(
@@ -188,7 +178,7 @@ def test_ids_are_integers_only_if_that_loses_nothing(ids: list[str], kept: list[
     )
 )
 @settings(max_examples=50, derandomize=True)
-def test_quoted_text_is_what_the_csv_module_wrote(pairs: list[tuple[str, str]]) -> None:
+def test_quoted_text_of_the_csv_module_is_read_back(pairs: list[tuple[str, str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["user", "item", "rating"])
@@ -212,7 +202,7 @@ def test_lines_are_counted_through_quoted_line_breaks() -> None:
     ("separator", "doubled"),  # quotes that are doubled, as well, take the slow way
     [(",", ""), (";", ""), ("|", ""), ("\t", ""), (",", 'a ""b"" c'), (";", 'a ""b"" c')],
 )
-def test_a_quote_behind_a_backslash_belongs_to_the_field(separator: str, doubled: str) -> None:
+def test_backslashes_escape_quotes(separator: str, doubled: str) -> None:
     lines = [
         r'"user";"item";"rating"',
         r'"1";"\"0210000010";"5"',
@@ -226,7 +216,7 @@ def test_a_quote_behind_a_backslash_belongs_to_the_field(separator: str, doubled
     assert rows(text(data)) == [(n, item, 6.0 - n) for n, item in enumerate(expected, 1)]
 
 
-def test_a_backslash_before_a_closing_quote_is_no_escape_where_nothing_else_is() -> None:
+def test_a_backslash_before_a_closing_quote_alone_is_not_an_escape() -> None:
     data = 'user,item,rating\n"1","c:\\","5"\n"2","d:\\","4"\n'
     assert rows(text(data)) == [(1, "c:\\", 5.0), (2, "d:\\", 4.0)]
     assert rows(text(r"1;5\" disk;4" + "\n")) == [(1, '5" disk', 4.0)]
@@ -237,7 +227,7 @@ def test_a_backslash_before_a_closing_quote_is_no_escape_where_nothing_else_is()
     st.sampled_from(",;|"),
 )
 @settings(max_examples=100, derandomize=True)
-def test_escaped_text_is_what_the_csv_module_wrote(
+def test_escaped_text_of_the_csv_module_is_read_back(
     pairs: list[tuple[str, str]], separator: str
 ) -> None:
     out = io.StringIO()
@@ -271,19 +261,21 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_a_bad_line_is_an_error_or_is_skipped_with_its_reason(line: str) -> None:
+def test_bad_lines_are_errors_or_skipped_with_their_reason(line: str) -> None:
     first, *others = GOOD.splitlines()[1:] * 2
     data = "\n".join([HEADER.strip(), first, line, *others]) + "\n"
-    with pytest.raises(DataError, match=r"r\.csv:3: .*, or leave such lines out with skip_bad_"):
+    reason = re.escape(BAD[line].removesuffix(" (unexpected end of data)"))
+    with pytest.raises(
+        DataError, match=rf"r\.csv:3: {reason}.*, or leave such lines out with skip_"
+    ):
         text(data)
-    columns = read_text(data.encode(), "r.csv", LoadOptions(skip_bad_lines=True))
-    description = columns.description
+    columns = text(data, skip_bad_lines=True)
     assert rows(columns) == EXPECTED * 2
-    assert description.endswith(f"; skipped 1 bad line (line 3: {BAD[line]})")
+    assert columns.description.endswith(f"; skipped 1 bad line (line 3: {BAD[line]})")
     assert [columns.locate(row) for row in range(4)] == [f"r.csv:{n}" for n in (2, 4, 5, 6)]
 
 
-def test_a_file_of_bad_lines_only_is_an_error_all_the_same() -> None:
+def test_a_file_of_bad_lines_only_is_an_error() -> None:
     for data in (HEADER + "1,10,abc,5\n2,20,good,6\n", HEADER + "1,10\n2,20\n"):
         with pytest.raises(DataError, match=r"r\.csv(:2: rating 'abc'|: holds a header and no)"):
             text(data, skip_bad_lines=True)
@@ -292,14 +284,13 @@ def test_a_file_of_bad_lines_only_is_an_error_all_the_same() -> None:
 # -- titles, and names by meaning ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("separator", [",", "\t"])
-def test_a_title_column_becomes_titles_if_it_is_about_items(separator: str) -> None:
+def test_a_title_column_describes_items_if_each_item_has_one_title() -> None:
     data = "user,item,rating,Title,genres\n1,10,5,Alien,A|B\n2,10,4,Alien,A|B\n2,20,4,,C\n"
-    columns = text(data.replace(",", separator))
+    columns = text(data)
     assert item_texts(columns, "title") == {10: "Alien"}
     assert item_texts(columns, "genres") == {10: "A|B", 20: "C"}
     reviews = data.replace("2,10,4,Alien", "2,10,4,I liked it")
-    assert item_texts(text(reviews.replace(",", separator)), "title") == {}
+    assert item_texts(text(reviews), "title") == {}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +309,7 @@ def test_a_title_column_becomes_titles_if_it_is_about_items(separator: str) -> N
         "who,what,stars,when",
     ],
 )
-def test_columns_are_known_by_what_their_names_mean(header: str) -> None:
+def test_roles_of_columns_follow_from_their_names(header: str) -> None:
     names, values = header.split(","), ["1", "10", "4.5", "978300760"]
     for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]):
         lines = [",".join(row[i] for i in order) for row in (names, values)]
@@ -334,7 +325,7 @@ def test_columns_are_known_by_what_their_names_mean(header: str) -> None:
         "a_user,b_user,item,rating",
     ],
 )
-def test_unclear_columns_are_an_error_that_shows_the_first_lines(header: str) -> None:
+def test_ambiguous_columns_are_an_error_with_the_first_lines(header: str) -> None:
     line = ",".join("7" for _ in header.split(","))
     with pytest.raises(DataError) as caught:
         text(f"{header}\n{line}\n{line}\n")
@@ -352,42 +343,40 @@ WORDS = st.lists(st.sampled_from(NAMES))
 
 @given(WORDS)
 @settings(max_examples=50, derandomize=True)
-def test_a_western_text_is_read_in_the_encoding_of_windows_or_in_utf8(words: list[str]) -> None:
+def test_western_text_is_decoded_as_utf8_or_cp1252(words: list[str]) -> None:
     text = " ".join(["x", *words])
     for encoding in ("cp1252", "utf-8", "utf-8-sig", "utf-16"):
         assert decode(text.encode(encoding), "r.csv")[0].decode() == text
 
 
-def test_an_assumed_encoding_is_in_the_description() -> None:
-    columns = read_text("1,Amélie,4\n".encode("latin-1"), "r.csv", LoadOptions())
-    description = columns.description
+def test_a_guessed_encoding_is_reported() -> None:
+    columns = text("1,Amélie,4\n".encode("latin-1"))
     assert list(columns.frame["item"]) == ["Amélie"]
-    assert description.endswith("; read as cp1252 (Latin-1), for it is not UTF-8")
-    assert "cp1252" not in read_text("1,Amélie,4\n".encode(), "r.csv", LoadOptions()).description
+    assert "read as cp1252" in columns.description
+    assert "cp1252" not in text("1,Amélie,4\n").description
 
 
 @pytest.mark.parametrize(
     ("encoding", "title"), [("cp1251", "Сталкер"), ("gbk", "霸王别姬"), ("shift_jis", "七人の侍")]
 )
-def test_another_script_is_read_in_the_encoding_that_is_given(encoding: str, title: str) -> None:
+def test_an_encoding_can_be_given(encoding: str, title: str) -> None:
     data = f"1,{title},4\n2,{title},5\n".encode(encoding)
     with pytest.raises(DataError, match=r"r\.csv:1: byte 0x.. is not UTF-8, .*encoding="):
-        read_text(data, "r.csv", LoadOptions())
-    columns = read_text(data, "r.csv", LoadOptions(encoding=encoding))
+        text(data)
+    columns = text(data, encoding=encoding)
     assert list(columns.frame["item"]) == [title, title]
 
 
-def test_damage_in_utf8_is_named_or_its_lines_are_left_out() -> None:
+def test_invalid_utf8_is_located_or_skipped() -> None:
     lines = [f"{user},Zoë,Amélie {user},4".encode() for user in range(5)]
     lines[2] = lines[2].replace("é".encode(), b"\xc3")  # in the title's column, not in an id
     lines[3] = lines[3].replace("ë".encode(), b"\xab")
     data = b"\n".join([b"user,item,note,rating", *lines])
     with pytest.raises(DataError, match=r"r\.csv:4: byte 0xc3 is not UTF-8, .*skip_bad_lines=True"):
-        read_text(data, "r.csv", LoadOptions())
-    columns = read_text(data, "r.csv", LoadOptions(skip_bad_lines=True))
-    words = columns.description
+        text(data)
+    columns = text(data, skip_bad_lines=True)
     assert list(columns.frame["user"]) == [0, 1, 2, 4]
-    assert "skipped 1 bad line (line 5: the item id holds damaged characters)" in words
+    assert "(line 5: the item id holds damaged characters)" in columns.description
 
 
 # -- RecBole --------------------------------------------------------------------------------------
@@ -406,16 +395,12 @@ def _write_inter(path: Path, text: str, items: str | None = None) -> Path:
     return path
 
 
-def test_integers_titles_and_genres_are_read(tmp_path: Path) -> None:
+def test_recbole_ids_titles_and_genres_are_read(tmp_path: Path) -> None:
     path = _write_inter(
         tmp_path / "ml.inter", INTER + "2\t10\t3\t881250949\n1\t20\t4.5\t7\n", ITEMS
     )
     for source in (path, tmp_path):
-        columns = read(source, LoadOptions())
-        words = columns.description
-        ratings = build(columns, LoadOptions())
-        header = "user_id, item_id, rating, timestamp"
-        assert words == f"tab-separated text with header: {header}"
+        ratings = build(read(source, LoadOptions()), LoadOptions())
         assert ratings.user_ids.tolist() == [1, 2]
         assert ratings.values.tolist() == [3.0, 4.5]
         assert ratings.times is not None
@@ -426,7 +411,7 @@ def test_integers_titles_and_genres_are_read(tmp_path: Path) -> None:
         assert ratings.genres.tolist() == ["Animation|Children's", ""]
 
 
-def test_tokens_keep_prefixes_quotes_and_carriage_returns_go(tmp_path: Path) -> None:
+def test_recbole_tokens_keep_prefixes_and_quotes(tmp_path: Path) -> None:
     text = INTER + '1m_1\t"Great Performances" Cats (1998)\t5\t978300760\n1m_2\t8 ½ "\t3\t5\n'
     columns = read(
         _write_inter(tmp_path / "ml-1m.inter", text.replace("\n", "\r\n")), LoadOptions()
@@ -435,7 +420,7 @@ def test_tokens_keep_prefixes_quotes_and_carriage_returns_go(tmp_path: Path) -> 
     assert list(columns.frame["item"]) == ['"Great Performances" Cats (1998)', '8 ½ "']
 
 
-def test_a_single_token_with_blanks_is_not_a_list_of_genres(tmp_path: Path) -> None:
+def test_a_recbole_token_with_blanks_is_not_a_list_of_genres(tmp_path: Path) -> None:
     items = ITEMS.replace("class:token_seq", "genre:token")
     path = _write_inter(tmp_path / "x.inter", INTER + "1\t10\t3\t5\n1\t20\t4\t5\n", items)
     genres = build(read(path, LoadOptions()), LoadOptions()).genres
@@ -453,7 +438,7 @@ csv.writer(BLOCK_TEXT, lineterminator="\n").writerows(BLOCK_LINES)
 @pytest.mark.parametrize("size", [1, 40, 100, 10_000])
 @pytest.mark.parametrize("stored", [3, 64])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-def test_a_stream_is_cut_between_lines_whatever_is_quoted(
+def test_blocks_end_between_lines_even_with_quoted_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, stored: int, packed: bool
 ) -> None:
     data, path = BLOCK_TEXT.getvalue().encode(), tmp_path / "ratings.csv"
