@@ -13,9 +13,9 @@ from tests.server.given import Asking, history, rated
 import cfnade
 
 ROOT = str(Path(cfnade.__file__).parent)
-MAX_SERVER = 9, 30
+MAX_SERVER = 9, 31
 """Modules and functions of the service that are entered for a list of a new user."""
-MAX_ALL = 40, 160
+MAX_ALL = 36, 150
 """The same with inference, components and kernels."""
 
 

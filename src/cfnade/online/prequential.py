@@ -161,9 +161,13 @@ def summarize(store: EventStore) -> StoreSummary:
             return {name: int(n) for name, n in connection.execute(query)}
 
         types, sources = counts_by(columns.type), counts_by(columns.source)
-        distinct = [func.count(column.distinct()) for column in (columns.user_id, columns.item_id)]
-        times = func.min(columns.timestamp), func.max(columns.timestamp)
-        n_users, n_items, first, last = connection.execute(select(*distinct, *times)).one()
+        totals: list[Any] = [
+            func.count(columns.user_id.distinct()),
+            func.count(columns.item_id.distinct()),
+            func.min(columns.timestamp),
+            func.max(columns.timestamp),
+        ]
+        n_users, n_items, first, last = connection.execute(select(*totals)).one()
         n_erased = connection.execute(select(count).select_from(ERASED_USERS)).scalar_one()
     predicted = predicted_ratings(store)
     return StoreSummary(

@@ -30,9 +30,9 @@ def embed_in_plane(vectors: npt.NDArray[np.floating]) -> FloatArray:
     n = len(vectors)
     if n < 4:
         return np.stack([np.linspace(0.2, 0.8, n), np.full(n, 0.5)], 1)
-    vectors = vectors.astype(np.float64)
-    positions = 1e-2 * _principal_components(vectors)
-    affinities, steps, gains = _affinities(vectors), np.zeros((n, 2)), np.ones((n, 2))
+    points = vectors.astype(np.float64)
+    positions = 1e-2 * _principal_components(points)
+    affinities, steps, gains = _affinities(points), np.zeros((n, 2)), np.ones((n, 2))
     learning_rate = max(n / _EARLY_EXAGGERATION, 20.0)
     for step in range(_STEPS):
         is_early = step < _EARLY_STEPS
