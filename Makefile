@@ -81,12 +81,12 @@ release: .venv/.dev
 DATA ?= $(CFNADE_DATA)
 bench: .venv/.dev
 	$(BIN)/python benchmarks/load.py $(DATA)/ml-1m.zip
-	$(BIN)/python benchmarks/epoch.py --ml-1m $(DATA)/ml-1m.zip
-	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/engine.py epoch --ml-1m $(DATA)/ml-1m.zip
+	$(BIN)/python benchmarks/engine.py steps
 	$(BIN)/python benchmarks/compilation.py
 	$(BIN)/python benchmarks/growth.py
-	$(BIN)/python benchmarks/prediction.py
-	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/prediction.py ratings
+	$(BIN)/python benchmarks/server.py
 
 clean:
 	rm -rf .venv .venv-arm64 .mypy_cache .pytest_cache .ruff_cache .hypothesis

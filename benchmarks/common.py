@@ -1,4 +1,4 @@
-"""What the benchmarks share: data, cases, the machine's own speed, timing, results on disk."""
+"""Shared parts of the benchmarks: data, cases, speed of the machine, timing, results on disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Case:
     sparse: bool = False
 
     def network(self) -> CFNADENetwork:
-        """With shared weights and the ordinal cost, drawn from a fixed seed."""
+        """Return a network with shared weights and ordinal cost, from a fixed seed."""
         config = CFNADEConfig(
             columns=self.rows.n_columns,
             levels=self.rows.n_levels,
@@ -91,7 +91,7 @@ class Case:
         )
 
     def batches(self, epoch: int) -> list[np.ndarray[Any, Any]]:
-        """The rows of each batch of an epoch."""
+        """Return the rows of each batch of an epoch."""
         order = np.random.default_rng((SEED, epoch)).permutation(len(self.rows))
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
@@ -99,7 +99,7 @@ class Case:
 def train_rows(
     data: str | None, like: str, side: str, scale_down: float = 1.0
 ) -> tuple[CsrRows, str]:
-    """The training part of a data set, or of made-up ratings of that shape if none is given."""
+    """Return the training part of a data set, or of synthetic ratings of that shape."""
     if data is None:
         ratings = synthetic_like(like, SEED, scale_down).ratings
         source = f"synthetic, shape of {like}"
@@ -120,7 +120,7 @@ def seconds(work: Callable[[], Any], clock: Clock = time.perf_counter) -> float:
 
 
 def fastest(work: Callable[[], Any], repeats: int, clock: Clock = time.perf_counter) -> list[float]:
-    """Times of `repeats` runs after one to warm up, without the collector's pauses."""
+    """Return the times of `repeats` runs after a warm-up run, without garbage collection."""
     work()
     gc.collect()
     gc.disable()
@@ -133,9 +133,9 @@ def fastest(work: Callable[[], Any], repeats: int, clock: Clock = time.perf_coun
 def alternate(
     works: Mapping[str, Callable[[], Any]], repeats: int, clock: Clock = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Return the times of `repeats` runs of each, taken in turn after one to warm up.
+    """Return the times of `repeats` runs of each, in turn, after a warm-up run of each.
 
-    Ratios of times that are measured side by side do not depend on how busy the machine was.
+    Ratios of times that are measured in turn do not depend on how busy the machine was.
     """
     for work in works.values():
         work()
@@ -153,14 +153,14 @@ def alternate(
 
 @dataclass(frozen=True)
 class Speed:
-    """What the machine does at best with these threads."""
+    """Peak speed of the machine with a number of threads."""
 
     bytes_per_second: float
     operations_per_second: float
 
 
 def measure_speed(threads: int, clock: Clock = time.perf_counter) -> Speed:
-    """Memory: a += b on 2 × 240 MB, counting two reads and a write. Matmul: 1500³ in float32."""
+    """Measure memory by a += b on 2 × 240 MB (two reads, a write), matmul by 1500³ in float32."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     a, b = torch.ones(60_000_000), torch.ones(60_000_000)
@@ -171,8 +171,8 @@ def measure_speed(threads: int, clock: Clock = time.perf_counter) -> Speed:
     return Speed(memory, rate)
 
 
-def our_epoch(case: Case, threads: int) -> Callable[[], None]:
-    """An epoch of the engine, batches drawn in it; every call continues the training."""
+def fused_epoch(case: Case, threads: int) -> Callable[[], None]:
+    """Return a function that trains an epoch, sampling included; every call continues."""
     sampler, engine = case.sampler(threads), case.engine(threads)
     epoch = 0
 
@@ -188,20 +188,20 @@ def our_epoch(case: Case, threads: int) -> Callable[[], None]:
 
 
 def drawn_batches(case: Case, threads: int, count: int | None = None) -> Iterator[GroupedBatch]:
-    """The batches of an epoch, or its first ones, one at a time."""
+    """Yield the batches of an epoch, or its first ones."""
     sampler = case.sampler(threads)
     for step, rows in enumerate(case.batches(0)[:count]):
         yield sampler.sample(rows, seed=SEED, step=step)
 
 
-def rival_batches(case: Case, make: Any, threads: int, count: int) -> Callable[[], None]:
-    """Return a function that trains another implementation on the next of `count` batches."""
+def torch_batches(case: Case, make: Any, threads: int, count: int) -> Callable[[], None]:
+    """Return a function that trains a network in torch on the next of `count` batches."""
     step, batches = make(case), cycle(list(drawn_batches(case, threads, count)))
     return lambda: step(next(batches))
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Where and when: enough to judge a figure later."""
+    """Return machine, versions and date, to judge a figure later."""
     names = [
         x.split(":")[1].strip() for x in file_lines("/proc/cpuinfo") if x.startswith("model name")
     ]
@@ -221,7 +221,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 
 def file_lines(path: str) -> list[str]:
-    """A text file's lines; none if there is no such file."""
+    """Return the lines of a text file; none if there is no such file."""
     file = Path(path)
     return file.read_text().splitlines() if file.exists() else []
 
@@ -235,19 +235,19 @@ def save(name: str, result: dict[str, Any]) -> None:
     write_readme()
 
 
-def unvisited(network: CFNADENetwork, ratings: int) -> FittedModel:
-    """A user-based model with titles, so many ratings of each column and level, and no user."""
-    nobody, columns, levels = np.empty(0, np.int32), network.config.columns, network.config.levels
-    catalogue = Ratings(
-        users=nobody,
-        items=nobody,
+def model_without_users(network: CFNADENetwork, n_ratings: int) -> FittedModel:
+    """Return a user-based model without users; items have `n_ratings` of each level, and titles."""
+    empty, columns, levels = np.empty(0, np.int32), network.config.columns, network.config.levels
+    catalog = Ratings(
+        users=empty,
+        items=empty,
         levels=np.empty(0, np.uint8),
         scale=Scale(tuple(float(value) for value in range(1, levels + 1))),
         user_ids=np.empty(0, np.int64),
         item_ids=np.arange(columns),
         titles=np.array([f"Title {n:05d} (2000)" for n in range(columns)], object),
     )
-    counts = np.full((columns, levels), ratings, np.int64)
+    counts = np.full((columns, levels), n_ratings, np.int64)
     arrays = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
     member = Member({"user": NadeComponent(network.config, arrays)})
-    return FittedModel((member,), "user", catalogue, {"item": counts})
+    return FittedModel((member,), "user", catalog, {"item": counts})

@@ -35,9 +35,9 @@ from benchmarks.common import (
     Case,
     alternate,
     fastest,
+    fused_epoch,
     machine,
     measure_speed,
-    our_epoch,
     save,
 )
 from cfnade.data.csr import CsrRows
@@ -79,7 +79,7 @@ def thread_ratios(threads: int) -> dict[str, Any]:
     bound_by_memory = Case("", synthetic_rows(100_000), "synthetic", hidden=(500,), batch=256)
     ratios: dict[str, Any] = {}
     for name, case in (("compute", bound_by_compute), ("memory", bound_by_memory)):
-        works = {"one_s": our_epoch(case, 1), "all_s": our_epoch(case, threads)}
+        works = {"one_s": fused_epoch(case, 1), "all_s": fused_epoch(case, threads)}
         times = {key: min(taken) for key, taken in alternate(works, 3).items()}
         ratios[name] = times | {"ratio": times["one_s"] / times["all_s"]}
     single, several = measure_speed(1), measure_speed(threads)
@@ -93,7 +93,7 @@ def thread_ratios(threads: int) -> dict[str, Any]:
 def measure_growth(threads: int) -> None:
     points = []
     for name, value, case in cases():
-        seconds = min(fastest(our_epoch(case, threads), 3))
+        seconds = min(fastest(fused_epoch(case, threads), 3))
         points.append({"what": name, "value": value, "ours_s": seconds})
         print(json.dumps(points[-1]), flush=True)
     ratios = thread_ratios(threads)

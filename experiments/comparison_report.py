@@ -13,12 +13,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import markdown_table
 from cfnade.utils.files import write_text
-from cfnade_baselines.compare import FitResult
+from cfnade_baselines.compare import FitResult, ResultsFile
 from cfnade_baselines.registry import Preset, load_preset, preset_names
 from cfnade_baselines.report import Summary, best, draw, summarize
-from cfnade_baselines.results_file import ResultsFile
-from experiments.tables import markdown_table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

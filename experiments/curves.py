@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.report import markdown_table
 from experiments.plan import Plan
-from experiments.tables import Records, markdown_table, spread, test_rmse
+from experiments.tables import Records, spread, test_rmse
 
 
 def draw(plan: Plan, records: Records, path: Path) -> None:

@@ -35,10 +35,10 @@ from cfnade.data.load import load
 from cfnade.data.splits import Split, split
 from cfnade.data.synthetic import Synthetic, synthetic
 from cfnade.evaluation.rating_metrics import nll, rmse
+from cfnade_baselines.compare import Record, ResultsFile
 from cfnade_baselines.registry import create
-from cfnade_baselines.results_file import Record, ResultsFile
 from experiments.defaults_report import write_docs
-from experiments.new_users.baselines import discretised
+from experiments.new_users.baselines import discretize
 from experiments.runner import RESULTS
 
 RECORDS = ResultsFile(RESULTS / "defaults.jsonl", ("name", "seed"))
@@ -119,7 +119,7 @@ def rival(model: str, parts: Split, seed: int, *, tuned: bool) -> dict[str, Any]
     predicted = _predicted(fitted, parts.test)
     seconds = time.process_time() - began
     width = float(np.sqrt(np.square(found[best]).mean()))
-    chances = discretised(predicted, width, parts.test.scale.array())
+    chances = discretize(predicted, width, parts.test.scale.array())
     return {
         "model": model,
         "tuned": tuned,

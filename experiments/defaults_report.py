@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.report import markdown_table
 from experiments.new_users.report import write_section
-from experiments.tables import markdown_table
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "results" / "defaults.md"
 _COLUMNS = [

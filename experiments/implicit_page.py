@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.tables import markdown_table
+from benchmarks.report import markdown_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "implicit.md"
 Measurement = dict[str, Any]

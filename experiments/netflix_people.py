@@ -37,7 +37,7 @@ from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 from cfnade.training.progress import ProgressCallback
 from cfnade.training.train import train
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 from experiments.fit import commit
 from experiments.runner import RESULTS
 

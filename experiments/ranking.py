@@ -36,9 +36,9 @@ from cfnade.training.implicit import implicit_plan
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train
-from cfnade_baselines.blend import blend
 from cfnade_baselines.cfnade import interaction_rows
-from cfnade_baselines.compare import Comparison, compare
+from cfnade_baselines.compare import Comparison, ResultsFile, compare
+from cfnade_baselines.irspack import blend
 from cfnade_baselines.ranking_protocol import (
     RankingQuery,
     UserScores,
@@ -46,7 +46,6 @@ from cfnade_baselines.ranking_protocol import (
     score_rankings,
 )
 from cfnade_baselines.registry import create_recommender
-from cfnade_baselines.results_file import ResultsFile
 from experiments.ranking_report import write_page
 from experiments.runner import RESULTS
 

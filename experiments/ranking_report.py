@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cfnade_baselines.compare import FitResult
+from benchmarks.report import describe_machine, markdown_table
+from cfnade_baselines.compare import FitResult, ResultsFile
 from cfnade_baselines.registry import load_preset
 from cfnade_baselines.report import summarize
-from cfnade_baselines.results_file import ResultsFile
 from experiments.runner import RESULTS
-from experiments.tables import markdown_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "lists.md"
 _HEAD = """# Recommendation lists
@@ -55,16 +54,8 @@ def write_page() -> None:
         if name in records:
             related = {key: records[key] for key in ("rivals", "search") if key in records}
             parts.append(make(records[name] | related))
-    parts.append(_rivals())
+    parts.append(_tuned_baselines())
     PAGE.write_text("\n".join(parts))
-
-
-def _machine(found: dict[str, Any]) -> str:
-    one = found["machine"]
-    return (
-        f"{one['cpu']}, {one['threads']} threads, {one['date'][:10]}, commit {one['commit']}, load "
-        f"{one['load']} at the end."
-    )
 
 
 def _figure(pair: list[float]) -> str:
@@ -80,23 +71,23 @@ def _netflix(found: dict[str, Any]) -> str:
         [names.get(name, name), *(_figure(scores[key]) for key in scores)]
         for name, scores in found["scores"].items()
     ]
-    lines += _theirs(found.get("rivals"))
+    lines += _baseline_lines(found.get("rivals"))
     ahead = found["ahead_of"].get("cfnade: ease", found["ahead_of"].get("cfnade: linear"))
     seconds = found["seconds"]
     text = f"## Netflix, Liang's protocol, {found['people']:,} held-out users\n\n"
     text += "Commands: `python -m experiments.ranking netflix`, and `search` and `rivals` for the "
     text += "baselines.\n\n"
-    text += f"{_machine(found)} 99.55 % of the ratings; training took "
+    text += f"{describe_machine(found['machine'])} 99.55 % of the ratings; training took "
     text += f"{seconds['reading and training'] / 60:.1f} minutes. The goal, to exceed the best "
     text += "published figures (.409/.376/.463), was missed.\n\n"
     text += markdown_table(["", "NDCG@100", "R@20", "R@50"], lines + _PUBLISHED)
     if ahead:
         text += f"\nThe paired difference from EASE is {_figure(ahead)} NDCG@100.\n"
-    return text + _tuned(found.get("rivals"), found.get("search"))
+    return text + _search(found.get("rivals"), found.get("search"))
 
 
-def _theirs(final: dict[str, Any] | None) -> list[list[str]]:
-    """Rivals on the same people."""
+def _baseline_lines(final: dict[str, Any] | None) -> list[list[str]]:
+    """Return the lines of baselines on the same users."""
     if final is None:
         return []
     ials = f"iALS (irspack, {final['ials']['factors']} factors, tuned on a sample)"
@@ -106,15 +97,15 @@ def _theirs(final: dict[str, Any] | None) -> list[list[str]]:
     ]
 
 
-def _tuned(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
-    """How iALS was tuned, and what the chosen one got."""
+def _search(final: dict[str, Any] | None, search: dict[str, Any] | None) -> str:
+    """Describe the search of iALS and its final fit."""
     if search is None:
         return ""
     text = f"\niALS (irspack), tuned on {search['people']:,} training users and "
     text += f"{search['asked']:,} validation users (NDCG@100):\n\n"
     lines = [
-        [*(f"{one['options'][key]:g}" for key in _IALS), f"{one['valid']:.4f}"]
-        for one in search["tried"]
+        [*(f"{trial['options'][key]:g}" for key in _IALS), f"{trial['valid']:.4f}"]
+        for trial in search["tried"]
     ]
     text += markdown_table(["factors", "unobserved weight", "penalty", "epochs", "NDCG@100"], lines)
     if final is None:
@@ -132,28 +123,28 @@ def _people(found: dict[str, Any]) -> str:
     names = [*rows[0]["scores"]]
     lines = []
     for name in names:
-        each = [row["scores"][name]["ndcg@100"][0] for row in rows]
-        others = [
+        ndcg = [row["scores"][name]["ndcg@100"][0] for row in rows]
+        recalls = [
             np.mean([row["scores"][name][key][0] for row in rows])
             for key in ("capped_recall@20", "capped_recall@50")
         ]
         gap = _paired([row["ahead_of"][name] for row in rows]) if name != "cfnade" else ""
-        shown = [f"{np.mean(each):.4f} ± {np.std(each, ddof=1):.4f}"]
-        lines.append([name, *shown, *(f"{value:.4f}" for value in others), gap])
+        mean_ndcg = [f"{np.mean(ndcg):.4f} ± {np.std(ndcg, ddof=1):.4f}"]
+        lines.append([name, *mean_ndcg, *(f"{value:.4f}" for value in recalls), gap])
     seeds = ", ".join(str(row["seed"]) for row in rows)
     text = f"## MovieLens 1M, {found['held']} held-out users, {len(rows)} seeds\n\n"
     text += "`python -m experiments.ranking people`\n\n"
+    text += f"{describe_machine(found['machine'])} Seeds: {seeds}; ± is the standard deviation "
+    text += "over seeds. Options of the baselines were chosen on validation of the first seed. "
     text += (
-        f"{_machine(found)} Seeds: {seeds}; ± is the standard deviation over seeds. Options of the "
+        "The test part of that seed was used during development, those of the others were not.\n\n"
     )
-    text += "baselines were chosen on validation of the first seed. The test part of that seed was "
-    text += "used during development, those of the others were not.\n\n"
     head = ["", "NDCG@100", "R@20", "R@50", "cfnade is higher by (paired)"]
     return text + markdown_table(head, lines)
 
 
 def _paired(gaps: list[list[float]]) -> str:
-    """The mean over seeds of paired differences, with the error over all people."""
+    """Return the mean of paired differences over seeds, with its standard error over users."""
     mean = np.mean([gap[0] for gap in gaps])
     error = np.sqrt(np.sum([gap[1] ** 2 for gap in gaps])) / len(gaps)
     return f"{mean:+.4f} ± {error:.4f}"
@@ -165,7 +156,8 @@ def _rated(found: dict[str, Any]) -> str:
         for name, row in found["rows"].items()
     ]
     text = "## Rating data: MovieLens 1M, authors:1234\n\n`python -m experiments.ranking rated`\n\n"
-    text += f"{_machine(found)} Users with a test rating of at least 4; items rated in training or "
+    text += f"{describe_machine(found['machine'])} Users with a test rating of at least 4; items "
+    text += "rated in training or "
     text += 'validation data are excluded. `CFNADE(side="user", learn_interactions=True)` has a '
     text += (
         f"test RMSE of {found['rmse']:.4f} and took {found['seconds']:.0f} s to train, of which "
@@ -176,7 +168,8 @@ def _rated(found: dict[str, Any]) -> str:
 
 def _tastes(found: dict[str, Any]) -> str:
     text = "## New users with opposite tastes\n\n`python -m experiments.ranking tastes`\n\n"
-    text += f"{_machine(found)} A new user gives five stars to the ten most popular films of a "
+    text += f"{describe_machine(found['machine'])} A new user gives five stars to the ten most "
+    text += "popular films of a "
     text += (
         "genre of MovieLens 1M. The table shows the share of the top 20 that has the genre, and "
     )
@@ -184,16 +177,16 @@ def _tastes(found: dict[str, Any]) -> str:
     lines = []
     genres: list[str] = []
     for name in ("picked and liked", "picked"):
-        one = found[name]
-        genres = [*one["shares"]]
-        shares = [f"{100 * share:.0f} %" for share in one["shares"].values()]
-        mean = f"{100 * np.mean(list(one['shares'].values())):.0f} %"
-        shared = f"{np.mean(one['shared']):.2f}, at most {max(one['shared'])}"
+        fractions, overlaps = found[name]["shares"], found[name]["shared"]
+        genres = [*fractions]
+        shares = [f"{100 * fraction:.0f} %" for fraction in fractions.values()]
+        mean = f"{100 * np.mean(list(fractions.values())):.0f} %"
+        shared = f"{np.mean(overlaps):.2f}, at most {max(overlaps)}"
         lines.append([RANKED_BY[name], *shares, mean, shared])
     return text + markdown_table(["ranked by", *genres, "mean", "shared by two lists"], lines)
 
 
-def _rivals() -> str:
+def _tuned_baselines() -> str:
     records = ResultsFile(RESULTS / "comparison.jsonl").records()
     results = [
         FitResult(name, load_preset(name, "ranking").title, record["split"], record["scores"])

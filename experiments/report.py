@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cfnade.utils.files import write_text
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 from experiments import curves, tables, time_to_accuracy
 from experiments.plan import Plan, read_plan
 from experiments.tables import Records, read_records

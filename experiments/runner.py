@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import fmean
 
 from cfnade.exceptions import CfnadeError
-from cfnade_baselines.results_file import Record, ResultsFile
+from cfnade_baselines.compare import Record, ResultsFile
 from experiments import fit
 from experiments.plan import Configuration, Entry, Plan, PlanError
 

@@ -27,7 +27,7 @@ from cfnade.exceptions import CfnadeError
 from cfnade.fitted_model import FittedModel, count_training_ratings
 from cfnade.inference.scorer import Scorer
 from cfnade.training.steps import make_stepper
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 from experiments import report
 from experiments.fit import commit
 from experiments.runner import RESULTS

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from cfnade_baselines.results_file import Record, ResultsFile
+from benchmarks.report import markdown_table
+from cfnade_baselines.compare import Record, ResultsFile
 from experiments.plan import Entry, Plan
 
 Records = dict[str, list[Record]]
@@ -50,12 +51,6 @@ def test_rmse(record: Record) -> float:
 
 def valid_rmse(record: Record) -> float:
     return float(record["valid"]["rmse"])
-
-
-def markdown_table(head: list[str], lines: list[list[str]]) -> str:
-    """Return a table in Markdown."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 # -- tables of plans -------------------------------------------------------------------------------

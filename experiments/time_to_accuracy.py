@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from benchmarks.common import machine
+from benchmarks.report import describe_machine, markdown_table
 from cfnade.data.load import load_split
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 from experiments.runner import FOLDER, RESULTS
-from experiments.tables import markdown_table
 
 TARGETS = (0.8410, 0.8333, 0.8250, 0.8175)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -138,19 +138,12 @@ def markdown(found: dict[str, Any]) -> str:
     head = ["system", "settings", *found["targets"], "lowest read, end"]
     return (
         "## Seconds to a test RMSE\n\n`python -m experiments.time_to_accuracy`\n\n"
-        f"{_machine(found['machine'])}\n\n{markdown_table(head, lines)}\n"
+        f"{describe_machine(found['machine'])}\n\n{markdown_table(head, lines)}\n"
         f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
         "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
         "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
         "stands still while scoring; in parentheses with loading, imports and compilation. The "
         "curve is read for its times alone.\n"
-    )
-
-
-def _machine(found: dict[str, Any]) -> str:
-    return (
-        f"{found['cpu']}, {found['threads']} threads of {found['cores']} cores, "
-        f"{found['date'][:10]}, commit {found['commit']}, load {found['load']} at the end."
     )
 
 

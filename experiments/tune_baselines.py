@@ -21,8 +21,8 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.load import load_split
 from cfnade.data.split_protocols import add_validation
 from cfnade.evaluation.rating_metrics import nll, rmse
+from cfnade_baselines.compare import Record, ResultsFile
 from cfnade_baselines.registry import create
-from cfnade_baselines.results_file import Record, ResultsFile
 from experiments.runner import RESULTS
 
 TUNING = ResultsFile(RESULTS / "tuning.jsonl", ("name", "data", "options"))

@@ -13,7 +13,7 @@ or of all ratings if neither has any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,36 +22,26 @@ from numba import njit
 from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
 from cfnade.exceptions import ModelError
-from cfnade.kernels.threads import run_parallel, thread_count
 from cfnade.utils.validation import options
-from cfnade_baselines.base import (
-    Count,
-    FloatArray,
-    IntArray,
-    NonNegative,
-    Positive,
-    RatingPredictor,
-)
-from cfnade_baselines.level_frequencies import LevelFrequencies
-from cfnade_baselines.row_batches import (
+from cfnade_baselines.base import Count, FloatArray, IntArray, NonNegative, Positive
+from cfnade_baselines.row_model import (
+    FAST_MATH,
     Floats,
+    LevelFrequencies,
     Range,
     RatedColumns,
+    RowModel,
     equal_ranges,
     equal_work,
-    gather_ratings,
-    n_batches,
-    shuffled_batches,
+    run_on_ranges,
 )
-from cfnade_baselines.selection import EVALUATE_EVERY, select_by_validation
 
-_FAST = {"reassoc", "contract", "nsz"}  # vectorizes sums; infinities stay infinities
 _ONE, _TWO = np.float32(1), np.float32(2)
 _EPSILON = np.float32(1e-8)
 
 
 @options(ModelError)
-class AutoRec(RatingPredictor):
+class AutoRec(RowModel):
     """One hidden layer that encodes a row's ratings and reconstructs them."""
 
     name: ClassVar[str] = "autorec"
@@ -71,21 +61,16 @@ class AutoRec(RatingPredictor):
     center: bool = False
     """Subtract the mean of all ratings from the input."""
 
-    def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
-        """Train for all epochs and keep the weights that are best on `valid`."""
-        rows, count = train.rows(self.side), thread_count(n_threads)
-        ratings = gather_ratings(rows, np.arange(len(rows)), train.scale.array())
-        mean = float(train.values.mean())
-        frequencies = LevelFrequencies.count(train, self.side)
+    def _trainer(
+        self, train: Dataset, seed: int, rng: np.random.Generator, n_threads: int
+    ) -> AutoRecTrainer:
+        del seed
+        rows, mean = train.rows(self.side), float(train.values.mean())
+        net = _initial_net(rows, mean, self.hidden, rng)
+        grad, *moments = (AutoRecNet(*map(np.zeros_like, net)) for _ in range(3))
+        decay = self.regularization / self._batches_per_epoch(rows)
         shift = mean if self.center else 0.0
-
-        def states() -> Iterator[dict[str, Any]]:
-            for net in self._train(rows, frequencies.level_values, mean, seed, count):
-                states = hidden_states(net, ratings, count, shift)
-                yield {"net_": net.copy(), "states_": states, "frequencies_": frequencies}
-
-        remedy = f"lower learning_rate (={self.learning_rate})"
-        select_by_validation(self, states(), valid, remedy=remedy)
+        return AutoRecTrainer(net, grad, moments, decay, shift, n_threads)
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Return r̂ of the row given its training ratings, clipped to the scale. (n,)."""
@@ -99,25 +84,6 @@ class AutoRec(RatingPredictor):
         _outputs(rows[is_rated], columns[is_rated], net.W, net.b, self.states_, outputs)
         out[is_rated] = outputs
         return np.clip(out, values[0], values[-1])
-
-    def _train(
-        self, rows: CsrRows, level_values: FloatArray, mean: float, seed: int, n_threads: int
-    ) -> Iterator[AutoRecNet]:
-        """Yield the net, which later steps change in place, at each evaluation."""
-        rng = np.random.default_rng(seed)
-        net, shift = _initial_net(rows, mean, self.hidden, rng), mean if self.center else 0.0
-        grad, *moments = (AutoRecNet(*map(np.zeros_like, net)) for _ in range(3))
-        batches, step = n_batches(rows, self.batch_rows), 0
-        for epoch in range(1, self.epochs + 1):
-            for index in shuffled_batches(rows, self.batch_rows, rng):
-                ratings = gather_ratings(rows, index, level_values)
-                gradients(net, ratings, n_threads, shift, out=grad)
-                rate = self.learning_rate * (1 - step / (self.epochs * batches))
-                step += 1
-                decay = self.regularization / batches
-                _adam_step(net, grad, moments, decay, rate, step, n_threads)
-            if epoch % EVALUATE_EVERY == 0 or epoch == self.epochs:
-                yield net
 
 
 class AutoRecNet(NamedTuple):
@@ -148,11 +114,9 @@ def hidden_states(
     inputs = ratings.values - np.float32(shift)
     ranges = _column_ranges(ratings, n_threads)
     sums = np.empty((len(ranges), ratings.size, len(net.mu)), np.float32)
-    arrays = (ratings.starts, ratings.rows, inputs, net.V)
-    run_parallel(_add_inputs, [(*span, *arrays, sums[t]) for t, span in enumerate(ranges)])
+    run_on_ranges(_add_inputs, ranges, ratings.starts, ratings.rows, inputs, net.V, buffers=sums)
     h = np.empty(sums.shape[1:], np.float32)
-    spans = equal_ranges(len(h), n_threads)
-    run_parallel(_activate, [(*span, sums, net.mu, h) for span in spans])
+    run_on_ranges(_activate, equal_ranges(len(h), n_threads), sums, net.mu, h)
     return h
 
 
@@ -164,14 +128,11 @@ def gradients(
     ranges, pairs = _column_ranges(ratings, n_threads), (ratings.starts, ratings.rows)
     d_h = np.empty((len(ranges), *h.shape), np.float32)
     arrays = (*pairs, ratings.values, net.W, net.b, h, out.W, out.b)
-    costs = run_parallel(
-        _output_gradients, [(*span, *arrays, d_h[t]) for t, span in enumerate(ranges)]
-    )
+    costs = run_on_ranges(_output_gradients, ranges, *arrays, buffers=d_h)
     d_sums = np.empty_like(h)
-    spans = equal_ranges(len(h), n_threads)
-    run_parallel(_activation_gradients, [(*span, d_h, h, d_sums) for span in spans])
+    run_on_ranges(_activation_gradients, equal_ranges(len(h), n_threads), d_h, h, d_sums)
     inputs = ratings.values - np.float32(shift)
-    run_parallel(_input_gradients, [(*span, *pairs, inputs, d_sums, out.V) for span in ranges])
+    run_on_ranges(_input_gradients, ranges, *pairs, inputs, d_sums, out.V)
     out.mu[:] = d_sums.sum(0)
     return float(sum(costs))
 
@@ -180,22 +141,37 @@ def _column_ranges(ratings: RatedColumns, n_threads: int) -> list[Range]:
     return equal_work(ratings.starts, n_threads, row_cost=4.0)
 
 
-def _adam_step(
-    net: AutoRecNet,
-    grad: AutoRecNet,
-    moments: list[AutoRecNet],
-    decay: float,
-    rate: float,
-    step: int,
-    n_threads: int,
-) -> None:
-    """Update the net in place; weights decay and biases do not."""
-    corrections = np.array([1 / (1 - 0.9**step), 1 / (1 - 0.999**step)], np.float32)
-    for name, *arrays in zip(net._fields, net, grad, *moments, strict=True):
-        flat = [array.reshape(-1) for array in arrays]
-        scalars = np.float32(decay if name in "VW" else 0), np.float32(rate), corrections
-        spans = equal_ranges(len(flat[0]), n_threads)
-        run_parallel(_adam, [(*span, *flat, *scalars) for span in spans])
+@dataclass
+class AutoRecTrainer:
+    """The net with Adam's moments; weights decay and biases do not."""
+
+    net: AutoRecNet
+    grad: AutoRecNet
+    moments: list[AutoRecNet]
+    decay: float
+    shift: float
+    n_threads: int
+    n_steps: int = 0
+
+    def step(self, ratings: RatedColumns, rate: float, epoch: int) -> None:
+        """Take a step of Adam."""
+        del epoch
+        gradients(self.net, ratings, self.n_threads, self.shift, out=self.grad)
+        self.n_steps += 1
+        corrections = [1 / (1 - beta**self.n_steps) for beta in (0.9, 0.999)]
+        for name, *arrays in zip(self.net._fields, self.net, self.grad, *self.moments, strict=True):
+            flat = [array.reshape(-1) for array in arrays]
+            decay = np.float32(self.decay if name in "VW" else 0)
+            run_on_ranges(
+                _adam,
+                equal_ranges(len(flat[0]), self.n_threads),
+                *(*flat, decay, np.float32(rate), np.array(corrections, np.float32)),
+            )
+
+    def learned(self, ratings: RatedColumns) -> dict[str, Any]:
+        """Return a copy of the net and the hidden states of all rows."""
+        states = hidden_states(self.net, ratings, self.n_threads, self.shift)
+        return {"net_": self.net.copy(), "states_": states}
 
 
 # -- compiled loops over columns or rows [lo, hi) -------------------------------------------------
@@ -204,7 +180,7 @@ def _adam_step(
 # ratings go to a buffer per thread; the buffers are added in a fixed order.
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _add_inputs(lo: int, hi: int, starts: Any, rows: Any, inputs: Any, V: Any, sums: Any) -> None:
     """Fill sums (B, H) with Σ input · V[column] over the row's ratings in these columns."""
     sums[:] = 0
@@ -216,7 +192,7 @@ def _add_inputs(lo: int, hi: int, starts: Any, rows: Any, inputs: Any, V: Any, s
                 out[i] += x * vector[i]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _activate(lo: int, hi: int, sums: Any, mu: Any, h: Any) -> None:
     """Fill h (B, H) with σ(the threads' sums (T, B, H) + mu)."""
     for row in range(lo, hi):
@@ -227,7 +203,7 @@ def _activate(lo: int, hi: int, sums: Any, mu: Any, h: Any) -> None:
             h[row, i] = _ONE / (_ONE + np.exp(-z))
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _output_gradients(
     lo: int,
     hi: int,
@@ -263,7 +239,7 @@ def _output_gradients(
     return cost
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _activation_gradients(lo: int, hi: int, d_h: Any, h: Any, d_sums: Any) -> None:
     """Fill d_sums (B, H) from the threads' d_h (T, B, H)."""
     for row in range(lo, hi):
@@ -274,7 +250,7 @@ def _activation_gradients(lo: int, hi: int, d_h: Any, h: Any, d_sums: Any) -> No
             d_sums[row, i] = slope * h[row, i] * (_ONE - h[row, i])
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _input_gradients(
     lo: int, hi: int, starts: Any, rows: Any, inputs: Any, d_sums: Any, d_V: Any
 ) -> None:
@@ -288,7 +264,7 @@ def _input_gradients(
                 d_vector[i] += x * slope[i]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _adam(
     lo: int, hi: int, w: Any, grad: Any, m: Any, v: Any, l2: Any, rate: Any, corrections: Any
 ) -> None:
@@ -301,7 +277,7 @@ def _adam(
         w[i] -= rate * corrections[0] * m[i] / (np.sqrt(corrections[1] * v[i]) + _EPSILON)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _outputs(rows: Any, columns: Any, W: Any, b: Any, h: Any, out: Any) -> None:
     """Fill out (n,) with b + W·h of the given pairs."""
     for p in range(len(rows)):

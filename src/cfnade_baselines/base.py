@@ -1,4 +1,4 @@
-"""Interfaces of the baselines, checks of their arguments, and imports of optional libraries.
+"""Interfaces of the baselines, argument checks, early stopping, and imports of optional libraries.
 
 Users and items are indices into the tables of the data; -1 is a user or an item that the data does
 not have. tests/baselines/test_rating_contract.py and test_ranking_contract.py hold every model to
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module, metadata, util
 from types import ModuleType
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from cfnade.data.dataset import Dataset
-from cfnade.exceptions import ModelError
+from cfnade.exceptions import ModelError, TrainingError
 from cfnade.utils.validation import options
 
 if TYPE_CHECKING:
@@ -149,6 +149,40 @@ def check_pairs(
     if len(out[0]) != len(out[1]):
         raise ModelError(f"{len(out[0])} users and {len(out[1])} items: give equally many")
     return out[0], out[1]
+
+
+# -- early stopping -------------------------------------------------------------------------------
+
+
+def select_by_validation(
+    model: RatingPredictor,
+    states: Iterable[Mapping[str, Any]],
+    valid: Dataset,
+    *,
+    remedy: str,
+    until_worse: bool = False,
+) -> None:
+    """Set the learned attributes of `model` to the state with the least squared error on `valid`.
+
+    Args:
+        model: Gets each state in turn to predict with it.
+        states: Learned attributes by name; arrays must not change afterwards.
+        valid: Validation ratings; if empty, the last state is kept.
+        remedy: Ends the message of the error that is raised if no state gives finite predictions.
+        until_worse: Stop at the first state that is worse than the one before.
+    """
+    best, least = None, np.inf
+    for state in states:
+        model._set(**state)
+        errors = model.predict(valid.users, valid.items) - valid.values
+        error = float(np.square(errors).sum())
+        if error < least or len(valid) == 0:
+            best, least = state, error
+        elif until_worse:
+            break
+    if best is None:
+        raise TrainingError(f"the fit diverged: no prediction is a finite number; {remedy}")
+    model._set(**best)
 
 
 # -- optional libraries ----------------------------------------------------------------------------

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from cfnade import load_split
 from cfnade.exceptions import DataError, ModelError
+from cfnade.utils.files import write_text
 from cfnade_baselines.registry import Preset, Task, library_version, load_preset, preset_names
-from cfnade_baselines.results_file import Record, ResultsFile
+
+Record = dict[str, Any]
 
 LEAD: Mapping[Task, str] = {"rating": "rmse", "ranking": "ndcg@100"}
 """Main metric of each task."""
@@ -171,3 +175,61 @@ def fit_in_process(job: Record) -> dict[str, Any]:
     else:
         reason = (process.stderr.strip().splitlines() or ["its process printed no result"])[-1]
     return {"scores": None, "reason": reason}
+
+
+# -- records of results ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResultsFile:
+    """A JSON Lines file with one record per key, for all runs of a table.
+
+    Records are identified by `key_fields` and sorted by name, split and seed.
+    """
+
+    path: Path
+    key_fields: tuple[str, ...] = ("name", "split", "seed")
+
+    def records(self) -> list[Record]:
+        """Return all records; none if there is no file."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return [self._parse(line, number) for number, line in enumerate(lines, 1)]
+
+    def find(self, record: Record) -> Record | None:
+        """Return the record with the same key, or None."""
+        key = self.key(record)
+        return next((found for found in self.records() if self.key(found) == key), None)
+
+    def add(self, record: Record) -> None:
+        """Write a record, in place of one with the same key; other processes may write, too."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{self.path}.lock"):
+            key = self.key(record)
+            unchanged = [old for old in self.records() if self.key(old) != key]
+            self.write([*unchanged, record])
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Replace the file by these records."""
+        lines = [
+            json.dumps(record, ensure_ascii=False) for record in sorted(records, key=self._order)
+        ]
+        write_text(self.path, "".join(f"{line}\n" for line in lines))
+
+    def key(self, record: Record) -> str:
+        """Return what identifies a record, as text."""
+        return json.dumps([record.get(name) for name in self.key_fields], sort_keys=True)
+
+    def _order(self, record: Record) -> tuple[str, str, int, str]:
+        name, split = str(record.get("name", "")), str(record.get("split", ""))
+        return name, split, int(record.get("seed", 0)), self.key(record)
+
+    def _parse(self, line: str, number: int) -> Record:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            raise DataError(f"{self.path}, line {number}: this is not a record; delete the line")
+        return record

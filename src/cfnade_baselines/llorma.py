@@ -29,7 +29,7 @@ from cfnade._typing import IndexArray
 from cfnade.data.csr import stable_order
 from cfnade.data.dataset import Axis, Dataset
 from cfnade.exceptions import ModelError
-from cfnade.kernels.threads import run_parallel, thread_count
+from cfnade.kernels.threads import thread_count
 from cfnade.utils.validation import options
 from cfnade_baselines.base import (
     Count,
@@ -38,14 +38,13 @@ from cfnade_baselines.base import (
     Positive,
     RatingPredictor,
     check_pairs,
+    select_by_validation,
 )
-from cfnade_baselines.means import Means
-from cfnade_baselines.row_batches import Floats, Range, equal_work
-from cfnade_baselines.selection import select_by_validation
+from cfnade_baselines.factor_model import Means
+from cfnade_baselines.row_model import FAST_MATH, Floats, Range, equal_work, run_on_ranges
 
 Pair = tuple[Floats, Floats]  # of users, of items
 
-_FAST = {"reassoc", "contract", "nsz"}  # vectorizes sums; infinities stay infinities
 _GUIDE_SWEEPS = 15
 _INIT_STD = 0.1  # of the initial item factors, beside a column of ones
 
@@ -82,12 +81,12 @@ class _SideRatings:
         """Regress this side's factors on the other's."""
         ratings = self.offsets, self.columns, self.targets, self.scales
         arrays = (*ratings, *kernels, other, penalty, joint, out)
-        run_parallel(_solve_rows, [(*span, *arrays) for span in self.ranges])
+        run_on_ranges(_solve_rows, self.ranges, *arrays)
 
     def add_part(self, kernels: Pair, U: Floats, V: Floats, sign: float) -> None:
         """Add an anchor's part of the average to the targets (residuals), or subtract it."""
         arrays = (self.offsets, self.columns, self.scales, *kernels, U, V, sign, self.targets)
-        run_parallel(_add_part, [(*span, *arrays) for span in self.ranges])
+        run_on_ranges(_add_part, self.ranges, *arrays)
 
 
 @dataclass
@@ -210,15 +209,15 @@ class LLORMA(RatingPredictor):
         rows, columns = check_pairs(users, items, len(U), len(V))
         # Users and items without ratings have zero factors in the guide.
         is_rated = np.any(U, axis=1)[rows] & np.any(V, axis=1)[columns]
-        known = (rows >= 0) & (columns >= 0) & is_rated
+        is_known = (rows >= 0) & (columns >= 0) & is_rated
         out: FloatArray = self.means_.predict(rows, columns)
-        rows, columns = rows[known], columns[known]
+        rows, columns = rows[is_known], columns[is_known]
         averages = np.empty((2, len(rows)))
         arrays = (*self.kernels_, *self.factors_, averages)
         _average(rows, columns, *arrays)
         fallback = np.einsum("nk,nk->n", U[rows], V[columns], dtype=np.float64)
         ratings = np.where(averages[1] > 0, averages[0], fallback)
-        out[known] = np.clip(ratings, *self.means_.range_)
+        out[is_known] = np.clip(ratings, *self.means_.range_)
         return out
 
     def _fit_guide(self, train: Dataset, ratings: _Ratings, rng: np.random.Generator) -> Pair:
@@ -246,7 +245,7 @@ class LLORMA(RatingPredictor):
 # -- compiled loops over rows [first, last), which threads share -----------------------------------
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _solve_rows(
     first: int,
     last: int,
@@ -324,7 +323,7 @@ def _cholesky_solve(A: Any, y: Any) -> None:
         y[a] = value / A[a, a]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _add_part(
     first: int,
     last: int,
@@ -348,7 +347,7 @@ def _add_part(
             residuals[j] += np.float32(sign) * s * product
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _average(users: Any, items: Any, KU: Any, KV: Any, U: Any, V: Any, out: Any) -> None:
     """Fill out (2, n) with averages of the anchors' products and their total weights."""
     for j in range(len(users)):

@@ -35,8 +35,8 @@ from cfnade_baselines.base import (
     Positive,
     RatingPredictor,
     check_pairs,
+    select_by_validation,
 )
-from cfnade_baselines.selection import select_by_validation
 
 _CHUNK = 1 << 14  # pairs predicted at a time
 _INIT_STD = 0.1  # of the initial vectors

@@ -19,7 +19,7 @@ all ratings if neither has any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -30,38 +30,28 @@ from numba import njit
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from cfnade.data.csr import CsrRows
 from cfnade.data.dataset import Axis, Dataset
 from cfnade.exceptions import ModelError
-from cfnade.kernels.threads import run_parallel, single_torch_thread, thread_count
+from cfnade.kernels.threads import single_torch_thread
 from cfnade.utils.validation import options
-from cfnade_baselines.base import (
-    Count,
-    FloatArray,
-    IntArray,
-    NonNegative,
-    Positive,
-    RatingPredictor,
-)
-from cfnade_baselines.level_frequencies import LevelFrequencies
-from cfnade_baselines.row_batches import (
+from cfnade_baselines.base import Count, FloatArray, IntArray, NonNegative, Positive
+from cfnade_baselines.row_model import (
+    FAST_MATH,
     Floats,
+    LevelFrequencies,
     RatedColumns,
+    RowModel,
     equal_ranges,
     equal_work,
-    gather_ratings,
-    n_batches,
-    shuffled_batches,
+    run_on_ranges,
 )
-from cfnade_baselines.selection import EVALUATE_EVERY, select_by_validation
 
-_FAST = {"reassoc", "contract", "nsz"}  # vectorizes sums; infinities stay infinities
 _CHUNK = 1 << 14  # pairs predicted at a time
 _INIT_STD = 0.01  # of the initial weights
 
 
 @options(ModelError)
-class RBM(RatingPredictor):
+class RBM(RowModel):
     """Softmax ratings and binary hidden units, by contrastive divergence."""
 
     name: ClassVar[str] = "rbm"
@@ -86,20 +76,17 @@ class RBM(RatingPredictor):
     """Sum over hidden units for predictions; else use their mean given the row."""
 
     def _fit(self, train: Dataset, valid: Dataset, seed: int, n_threads: int | None) -> None:
-        """Train for all epochs and keep the parameters that are best on `valid`."""
-        rows, count = train.rows(self.side), thread_count(n_threads)
-        frequencies = LevelFrequencies.count(train, self.side)
-        ratings = gather_ratings(rows, np.arange(len(rows)), frequencies.level_values)
-
-        def states() -> Iterator[dict[str, Any]]:
-            for parameters in self._train(rows, frequencies, seed, count):
-                inputs = parameters.inputs(ratings, count)  # (N, F)
-                copy = parameters.copy()
-                yield {"parameters_": copy, "inputs_": inputs, "frequencies_": frequencies}
-
-        remedy = f"lower learning_rate (={self.learning_rate})"
         with single_torch_thread():  # its workers would compete with the kernels'
-            select_by_validation(self, states(), valid, remedy=remedy)
+            super()._fit(train, valid, seed, n_threads)
+
+    def _trainer(
+        self, train: Dataset, seed: int, rng: np.random.Generator, n_threads: int
+    ) -> RBMTrainer:
+        del train, rng
+        parameters = _initial_parameters(self.frequencies_, self.hidden, seed)
+        generator = torch.Generator().manual_seed(seed + 1)
+        zeros = parameters.zeros(), parameters.zeros()
+        return RBMTrainer(self, parameters, *zeros, generator, n_threads)
 
     def predict(self, users: IntArray, items: IntArray) -> FloatArray:
         """Return the mean of `predict_proba`, (n,)."""
@@ -119,46 +106,43 @@ class RBM(RatingPredictor):
             out[chunk] = torch.softmax(scores.double(), 1).numpy()
         return out
 
-    def _train(
-        self, rows: CsrRows, frequencies: LevelFrequencies, seed: int, n_threads: int
-    ) -> Iterator[RBMParameters]:
-        """Yield the parameters, which later steps change in place, at each evaluation."""
-        parameters = _initial_parameters(frequencies, self.hidden, seed)
-        grad, velocity = parameters.zeros(), parameters.zeros()
-        rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed + 1)
-        step, steps = 0, self.epochs * n_batches(rows, self.batch_rows)
-        for epoch in range(self.epochs):
-            gibbs_steps = 1 + epoch * self.gibbs_steps // self.epochs
-            for index in shuffled_batches(rows, self.batch_rows, rng):
-                data = gather_ratings(rows, index, frequencies.level_values)
-                inputs = parameters.inputs(data, n_threads)
-                probabilities, reconstructed = parameters.reconstruct(
-                    data, inputs, gibbs_steps, generator, n_threads
-                )
-                parameters.gradients(data, probabilities, (inputs, reconstructed), grad, n_threads)
-                rate = self.learning_rate * (1 - step / steps)
-                self._update(parameters, grad, velocity, len(index), rate, n_threads)
-                step += 1
-            if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == self.epochs:
-                yield parameters
 
-    def _update(
-        self,
-        parameters: RBMParameters,
-        grad: RBMParameters,
-        velocity: RBMParameters,
-        n_rows: int,
-        rate: float,
-        n_threads: int,
-    ) -> None:
-        """Step along the gradient of a mean row; biases do not decay."""
-        for name, w in vars(parameters).items():
-            decay = self.weight_decay if name == "W" else 0.0
-            scalars = map(np.float32, (1 / n_rows, decay, self.momentum, rate))
-            buffers = (vars(table)[name].numpy().reshape(-1) for table in (grad, velocity))
-            arrays = (w.numpy().reshape(-1), *buffers, *scalars)
-            spans = equal_ranges(w.numel(), n_threads)
-            run_parallel(_momentum_step, [(*span, *arrays) for span in spans])
+@dataclass
+class RBMTrainer:
+    """Parameters with their velocity; biases do not decay."""
+
+    model: RBM
+    parameters: RBMParameters
+    grad: RBMParameters
+    velocity: RBMParameters
+    generator: torch.Generator
+    n_threads: int
+
+    def step(self, ratings: RatedColumns, rate: float, epoch: int) -> None:
+        """Take a step of contrastive divergence."""
+        gibbs_steps = 1 + epoch * self.model.gibbs_steps // self.model.epochs
+        inputs = self.parameters.inputs(ratings, self.n_threads)
+        probabilities, reconstructed = self.parameters.reconstruct(
+            ratings, inputs, gibbs_steps, self.generator, self.n_threads
+        )
+        hidden_inputs = inputs, reconstructed
+        self.parameters.gradients(ratings, probabilities, hidden_inputs, self.grad, self.n_threads)
+        self.update(ratings.size, rate)
+
+    def update(self, n_rows: int, rate: float) -> None:
+        """Step along the gradient of a mean row."""
+        for name, w in vars(self.parameters).items():
+            decay = self.model.weight_decay if name == "W" else 0.0
+            scalars = map(np.float32, (1 / n_rows, decay, self.model.momentum, rate))
+            tables = w, vars(self.grad)[name], vars(self.velocity)[name]
+            flat = (table.numpy().reshape(-1) for table in tables)
+            spans = equal_ranges(w.numel(), self.n_threads)
+            run_on_ranges(_momentum_step, spans, *flat, *scalars)
+
+    def learned(self, ratings: RatedColumns) -> dict[str, Any]:
+        """Return a copy of the parameters and the hidden inputs of all rows."""
+        inputs = self.parameters.inputs(ratings, self.n_threads)  # (N, F)
+        return {"parameters_": self.parameters.copy(), "inputs_": inputs}
 
 
 @dataclass(frozen=True)
@@ -195,16 +179,14 @@ class RBMParameters:
         ranges = equal_work(ratings.starts, n_threads)
         sums = np.empty((len(ranges), ratings.size, len(self.c)), np.float32)
         arrays = (ratings.starts, ratings.rows, values, self.W.numpy())
-        run_parallel(kernel, [(*span, *arrays, sums[t]) for t, span in enumerate(ranges)])
+        run_on_ranges(kernel, ranges, *arrays, buffers=sums)
         return torch.from_numpy(sums.sum(0)) + self.c
 
     def _level_probabilities(self, h: Tensor, ratings: RatedColumns, n_threads: int) -> Floats:
         """Return p(v_m = k | h) of the rated pairs, (n, K)."""
         out = np.empty((len(ratings.rows), self.b.shape[1]), np.float32)
         arrays = (ratings.starts, ratings.rows, self.W.numpy(), self.b.numpy(), h.numpy(), out)
-        run_parallel(
-            _level_scores, [(*span, *arrays) for span in equal_work(ratings.starts, n_threads)]
-        )
+        run_on_ranges(_level_scores, equal_work(ratings.starts, n_threads), *arrays)
         return torch.softmax(torch.from_numpy(out), 1).numpy()
 
     def gradients(
@@ -223,10 +205,7 @@ class RBMParameters:
         h, h_mean = map(torch.sigmoid, inputs)
         ratings = (data.starts, data.rows, data.levels, probabilities)
         arrays = (*ratings, h.numpy(), h_mean.numpy(), out.W.numpy(), out.b.numpy())
-        run_parallel(
-            _free_energy_gradients,
-            [(*span, *arrays) for span in equal_work(data.starts, n_threads)],
-        )
+        run_on_ranges(_free_energy_gradients, equal_work(data.starts, n_threads), *arrays)
         torch.sub(h_mean.sum(0), h.sum(0), out=out.c)
 
     def level_scores(self, inputs: Tensor, columns: Tensor, exact: bool) -> Tensor:
@@ -258,7 +237,7 @@ def _initial_parameters(frequencies: LevelFrequencies, hidden: int, seed: int) -
 # -- compiled loops over columns [lo, hi), which threads share ------------------------------------
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _add_weights(lo: int, hi: int, starts: Any, rows: Any, levels: Any, W: Any, sums: Any) -> None:
     """Fill sums (B, F) with Σ W[column, level] over the row's ratings in these columns."""
     sums[:] = 0
@@ -269,7 +248,7 @@ def _add_weights(lo: int, hi: int, starts: Any, rows: Any, levels: Any, W: Any, 
                 out[i] += vector[i]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _add_mean_weights(
     lo: int, hi: int, starts: Any, rows: Any, probabilities: Any, W: Any, sums: Any
 ) -> None:
@@ -284,7 +263,7 @@ def _add_mean_weights(
                     out[i] += probability * vector[i]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _level_scores(
     lo: int, hi: int, starts: Any, rows: Any, W: Any, b: Any, h: Any, out: Any
 ) -> None:
@@ -299,7 +278,7 @@ def _level_scores(
                 out[p, k] = score
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _free_energy_gradients(
     lo: int,
     hi: int,
@@ -331,19 +310,19 @@ def _free_energy_gradients(
                     total[i] += probability * mean[i]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True, cache=True, fastmath=FAST_MATH)
 def _momentum_step(
     lo: int,
     hi: int,
     w: Any,
     grad: Any,
     velocity: Any,
-    share: Any,
+    row_weight: Any,
     decay: Any,
     momentum: Any,
     rate: Any,
 ) -> None:
-    """Step along share · grad + decay · w with momentum; `velocity` accumulates the steps."""
+    """Step along row_weight · grad + decay · w with momentum; `velocity` accumulates the steps."""
     for i in range(lo, hi):
-        velocity[i] = momentum * velocity[i] + share * grad[i] + decay * w[i]
+        velocity[i] = momentum * velocity[i] + row_weight * grad[i] + decay * w[i]
         w[i] -= rate * velocity[i]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Task = Literal["rating", "ranking"]
 
 RATING_PREDICTORS = {
-    "means": "means:Means",
+    "means": "factor_model:Means",
     "autorec": "autorec:AutoRec",
     "rbm": "rbm:RBM",
     "llorma": "llorma:LLORMA",
@@ -46,7 +46,7 @@ RECOMMENDERS = {
     "implicit-bpr": "implicit:ImplicitBPR",
     "mult-vae": "cornac:MultVAE",
     "recvae": "cornac:RecVAE",
-    "ease+ials": "blend:EaseAndIals",
+    "ease+ials": "irspack:EaseAndIals",
     "cfnade": "cfnade:CFNADEInteractions",
 }
 """Name → module:class."""

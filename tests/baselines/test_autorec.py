@@ -13,7 +13,7 @@ from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import ModelError
 from cfnade_baselines.autorec import AutoRec, AutoRecNet, gradients, hidden_states
-from cfnade_baselines.row_batches import gather_ratings
+from cfnade_baselines.row_model import gather_ratings
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,13 @@ from cfnade_baselines.compare import (
     JOB_FIELDS,
     Comparison,
     FitResult,
+    ResultsFile,
     compare,
     fit_in_process,
     select_presets,
 )
 from cfnade_baselines.registry import create, library_version, load_preset, preset_names
 from cfnade_baselines.report import COLUMNS, as_json, best, draw, summarize
-from cfnade_baselines.results_file import ResultsFile
 from cfnade_baselines.run_fit import peak_mb, run_fit
 
 

@@ -118,8 +118,8 @@ def test_weights_of_a_blend_are_tried_with_one_fit(
     class AlsoCounting(Counting):
         pass
 
-    monkeypatch.setattr("cfnade_baselines.blend.EASE", Counting)
-    monkeypatch.setattr("cfnade_baselines.blend.IALS", AlsoCounting)
+    monkeypatch.setattr("cfnade_baselines.irspack.EASE", Counting)
+    monkeypatch.setattr("cfnade_baselines.irspack.IALS", AlsoCounting)
     grid = [{"weight": w} for w in (0.2, 0.5, 0.8)]
     scores = run_fit(job(data, "ease+ials", grid, "liang:30"))["scores"]
     assert len(scores["tried"]) == 3

@@ -10,7 +10,7 @@ import pytest
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
 from cfnade.exceptions import ModelError
-from cfnade_baselines.means import Means
+from cfnade_baselines.factor_model import Means
 
 
 @pytest.fixture

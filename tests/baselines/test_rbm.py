@@ -13,8 +13,8 @@ from torch.nn.functional import softplus
 from cfnade.data.csr import CsrRows
 from cfnade.data.synthetic import synthetic
 from cfnade.exceptions import ModelError
-from cfnade_baselines.rbm import RBM, RBMParameters
-from cfnade_baselines.row_batches import RatedColumns, gather_ratings
+from cfnade_baselines.rbm import RBM, RBMParameters, RBMTrainer
+from cfnade_baselines.row_model import RatedColumns, gather_ratings
 
 M, K, F = 3, 3, 4
 VISIBLE = torch.tensor(list(product(range(K), repeat=M)))  # (K^M, M)
@@ -169,9 +169,10 @@ def test_training_takes_the_steps_of_momentum_that_torch_takes(threads: int) -> 
         {"params": theirs[:1], "weight_decay": 0.1},
         {"params": theirs[1:]},
     ]
-    optimiser, speeds = torch.optim.SGD(groups, lr=0.05, momentum=0.7), parameters.zeros()
+    optimiser = torch.optim.SGD(groups, lr=0.05, momentum=0.7)
+    trainer = RBMTrainer(rbm, parameters, slopes, parameters.zeros(), random, threads)
     for _ in range(3):
-        rbm._update(parameters, slopes, speeds, 5, 0.05, threads)
+        trainer.update(5, 0.05)
         for tensor, slope in zip(theirs, vars(slopes).values(), strict=True):
             tensor.grad = slope / 5
         optimiser.step()

@@ -10,8 +10,8 @@ from tests.baselines.synthetic_interactions import ITEMS, interactions_of, synth
 
 from cfnade.kernels.threads import single_torch_thread
 from cfnade_baselines.base import MissingDependencyError, Recommender, import_library
-from cfnade_baselines.blend import blend, standardize
 from cfnade_baselines.cornac import interactions_dataset
+from cfnade_baselines.irspack import blend, standardize
 from cfnade_baselines.registry import create_recommender
 
 TRAIN, HISTORIES = synthetic_interactions(240, 1)[0], synthetic_interactions(30, 2)[0]

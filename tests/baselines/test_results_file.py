@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cfnade.exceptions import DataError
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 
 
 @pytest.fixture

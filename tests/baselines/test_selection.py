@@ -11,8 +11,13 @@ import pytest
 from cfnade import Dataset, synthetic
 from cfnade.exceptions import ModelError, TrainingError
 from cfnade.utils.validation import options
-from cfnade_baselines.base import FloatArray, IntArray, NotFittedError, RatingPredictor
-from cfnade_baselines.selection import select_by_validation
+from cfnade_baselines.base import (
+    FloatArray,
+    IntArray,
+    NotFittedError,
+    RatingPredictor,
+    select_by_validation,
+)
 
 NAN = float("nan")
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from cfnade_baselines.compare import JOB_FIELDS
+from cfnade_baselines.compare import JOB_FIELDS, ResultsFile
 from cfnade_baselines.registry import load_preset
-from cfnade_baselines.results_file import ResultsFile
 from experiments import comparison_report
 
 pytest.importorskip("matplotlib")

@@ -15,7 +15,7 @@ from tests.experiments.plans import plan_file, run
 from cfnade.components.batches import BatchSampler
 from cfnade.exceptions import CfnadeError
 from cfnade.training.state import StateStore
-from cfnade_baselines.results_file import ResultsFile
+from cfnade_baselines.compare import ResultsFile
 from experiments import fit
 from experiments.__main__ import main
 from experiments.plan import Configuration, Entry, Plan

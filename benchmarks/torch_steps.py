@@ -1,7 +1,7 @@
-"""The same training step written the two obvious ways in torch: dense one-hot, and gather.
+"""The same training step in plain torch, in two ways: dense one-hot arrays, and gather.
 
-Both use torch's fused Adam on the same model, and autograd. Neither is held back: the dense way
-makes each one-hot array once and copies nothing that it need not.
+Both use autograd and torch's fused Adam on the same model. The dense step makes each one-hot array
+once and copies nothing that it need not.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ def _cells(grouped: ColumnGroups) -> tuple[Tensor, Tensor, Tensor]:
     return rows, column, level
 
 
-def _optimiser(model: CFNADENetwork) -> torch.optim.Adam:
+def _optimizer(model: CFNADENetwork) -> torch.optim.Adam:
     biases = model.biases()
-    weights = [one for one in model.parameters() if not any(one is bias for bias in biases)]
+    weights = [w for w in model.parameters() if not any(w is bias for bias in biases)]
     decaying: dict[str, Any] = {"params": weights, "weight_decay": 1e-3}
     groups = [decaying, {"params": biases}]
     return torch.optim.Adam(groups, lr=1e-3, fused=True)
 
 
 def _ordinal(scores: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """Σ of the ordinal cost where down and up (weights of j ≤ k and j ≥ k) are not 0.
+    """Return Σ of the ordinal cost where down and up (weights of j ≤ k and j ≥ k) are not 0.
 
-    With a running log-sum-exp, as stable as ours. torch.logcumsumexp would take twice as long; the
-    logarithm of a running sum of exponentials a third less, but fails where they underflow.
+    With a running log-sum-exp, as stable as the kernels. torch.logcumsumexp would take twice as
+    long; the logarithm of a running sum of exponentials a third less, but fails where they
+    underflow.
     """
-    return (down * _beaten(scores)).sum() + (up * _beaten(scores.flip(-1)).flip(-1)).sum()
+    return (down * _level_costs(scores)).sum() + (up * _level_costs(scores.flip(-1)).flip(-1)).sum()
 
 
-def _beaten(scores: Tensor) -> Tensor:
-    """log Σ_{t≤j} exp(s_t) - s_j for every level j."""
+def _level_costs(scores: Tensor) -> Tensor:
+    """Return log Σ_{t≤j} exp(s_t) - s_j for every level j."""
     levels = scores.unbind(-1)
     earlier, costs = levels[0], [torch.zeros_like(levels[0])]
     for score in levels[1:]:
@@ -57,24 +58,24 @@ def _hidden(model: CFNADENetwork, sums: Tensor) -> Tensor:
 
 
 def dense_step(case: Case) -> Callable[[GroupedBatch], None]:
-    """The paper's way: rows × columns × levels in float32, two large matrix products."""
+    """Return the paper's step: rows × columns × levels in float32, two large matrix products."""
     model = case.network()
-    adam = _optimiser(model)
+    adam = _optimizer(model)
     M, K = case.rows.n_columns, case.rows.n_levels
     levels = torch.arange(K)
 
     def step(batch: GroupedBatch) -> None:
         adam.zero_grad(set_to_none=True)
-        known = torch.zeros(batch.size, M, K)
+        context = torch.zeros(batch.size, M, K)
         rows, columns, level = _cells(batch.context)
-        known[rows, columns] = (levels <= level[:, None]).float()
+        context[rows, columns] = (levels <= level[:, None]).float()
         down, up = torch.zeros(2, batch.size, M, K)
         rows, columns, level = _cells(batch.targets)
         weights = torch.from_numpy(batch.targets.weights)[:, None]
         down[rows, columns] = weights * (levels <= level[:, None])
         up[rows, columns] = weights * (levels >= level[:, None])
         table = model.input_table.view(M * K, -1)
-        state = _hidden(model, known.view(batch.size, -1) @ table)  # (B, D)
+        state = _hidden(model, context.view(batch.size, -1) @ table)  # (B, D)
         scores = state @ model.output_table.view(M * K, -1).T  # (B, M·K)
         scores = (scores.view(batch.size, M, K) + model.b).cumsum(-1)
         (_ordinal(scores, down, up) / batch.size).backward()  # type: ignore[no-untyped-call]
@@ -84,9 +85,9 @@ def dense_step(case: Case) -> Callable[[GroupedBatch], None]:
 
 
 def gather_step(case: Case) -> Callable[[GroupedBatch], None]:
-    """Sparse the obvious way: embedding_bag in, the table gathered for every target out."""
+    """Return a sparse step: embedding_bag for the context, a table row for every target."""
     model = case.network()
-    adam = _optimiser(model)
+    adam = _optimizer(model)
     K = case.rows.n_levels
     levels = torch.arange(K)
 
