@@ -1,19 +1,19 @@
-"""Users who were not in training: RMSE and NLL by the number of ratings given, beside baselines.
+"""Users who were not in training: RMSE and NLL by size of the history, beside baselines.
 
     python -m experiments.new_users ml-1m ml-100k ml-latest-small --seeds 3 5 7 --threads 1 --save
 
-The split is "users:SEED:20": a tenth of the users are held out whole, 20 ratings of each are given
-in a fixed random order and the others predicted. These are the same for 0 to 20 ratings given. For
-50 given, and for nine tenths of all, more of them are given and the rest predicted. The options of
-the baselines are chosen on a tenth of the training users, held out in the same way.
+The split is "users:SEED:20": a tenth of the users are held out. Up to 20 ratings of each, in a
+fixed random order, are the history; the other ratings are predicted, the same for 0 to 20 ratings.
+For histories of 50 ratings, and of nine tenths of all, fewer ratings remain to be predicted. The
+options of the baselines are chosen on a tenth of the training users, held out in the same way.
 
---predictions FOLDER keeps the baselines' predictions and reuses them, so that a run with another
-model of ours does not wait for LensKit; a change of the baselines' code or of the split computes
-them again. --recorded takes the scores of the baselines, and of recipes that are not run, from the
-record of the same split instead; differences from them then have no standard errors.
+--predictions FOLDER caches the baselines' predictions, so that a run with another recipe does not
+wait for LensKit; they are computed again when the baselines' code or the split changes. --recorded
+takes the scores of the baselines, and of recipes that are not run, from the record of the same
+split instead; differences from them then have no standard errors.
 
---save adds a record per data set to results/new_users.jsonl and renews docs/results/new-users.md;
-without it, scores are only printed, as is right for a development seed.
+--save adds a record per data set to results/new_users.jsonl and renews docs/results/new-users.md.
+Without it, scores are only printed; use that for development seeds.
 """
 
 from __future__ import annotations
@@ -49,206 +49,217 @@ from cfnade.training.progress import ProgressCallback
 from cfnade.training.train import train
 from experiments.new_users.baselines import global_mean, has_lenskit, lenskit_als, shrunken_means
 from experiments.new_users.panel import (
-    GIVEN,
+    HISTORY_SIZES,
     MOST,
-    Answers,
     FloatArray,
     Panel,
-    Questions,
+    Predictions,
+    Queries,
     Seconds,
     gaps,
-    panel,
+    make_panel,
 )
 from experiments.new_users.report import recorded_runs, save, section, write_docs
 
 _ROOT = Path(__file__).resolve().parents[2]
-_Made = TypeVar("_Made")
+_Value = TypeVar("_Value")
 
 
-def ours(parts: Split, test: Panel, chosen: Recipe, threads: int) -> Answers:
-    """Train once; then one call a person, with what they gave, through the public Predictor.
+def measure_cfnade(parts: Split, test: Panel, recipe: Recipe, threads: int) -> Predictions:
+    """Train once, then predict for one user at a time through the public Predictor.
 
-    Nothing of the people held out is in the model, neither what they gave: rivals lack it too.
+    The model has no ratings of held-out users, neither their histories: nor have the baselines.
     """
-    alone = replace(parts, fold_in=parts.fold_in.select(np.zeros(len(parts.fold_in), bool)))
+    no_fold_in = replace(parts, fold_in=parts.fold_in.select(np.zeros(len(parts.fold_in), bool)))
     start = Seconds.now()
-    plan = plan_side(chosen.side, chosen.model, chosen.training)
-    trained = train(alone, plan, RunOptions(n_threads=threads, callbacks=[ProgressCallback()]))
+    plan = plan_side(recipe.side, recipe.model, recipe.training)
+    trained = train(no_fold_in, plan, RunOptions(n_threads=threads, callbacks=[ProgressCallback()]))
     fit = Seconds.now().since(start)
     predictor = Predictor(trained.model)
     start = Seconds.now()
-    chances = [one_by_one(predictor, questions) for questions in test.questions]
-    each = Seconds.now().since(start, sum(questions.people for questions in test.questions))
-    means = [p @ test.scale.array() for p in chances]  # calibration keeps the mean
+    probabilities = [predict_by_user(predictor, queries) for queries in test.queries]
+    per_user = Seconds.now().since(start, sum(queries.n_users for queries in test.queries))
+    means = [p @ test.scale.array() for p in probabilities]  # calibration keeps the mean
     notes = {
-        "recipe": chosen.name,
-        "model": chosen.model,
-        "training": chosen.training.to_dict(),
+        "recipe": recipe.name,
+        "model": recipe.model,
+        "training": recipe.training.to_dict(),
         **{name: trained.model.metadata[name] for name in ("epochs", "best_epoch", "valid")},
     }
-    return Answers(f"cfnade, `{chosen.name}`", means, chances, fit, each, notes)
+    return Predictions(f"cfnade, `{recipe.name}`", means, probabilities, fit, per_user, notes)
 
 
-def one_by_one(predictor: Predictor, questions: Questions) -> FloatArray:
-    """Calibrated distributions of what is asked, from what each person gave. Returns (n, K)."""
-    ids, values = questions.asked.item_ids, questions.values()
-    told, wanted = ids[questions.items], ids[questions.asked.items]
+def predict_by_user(predictor: Predictor, queries: Queries) -> FloatArray:
+    """Return calibrated distributions of the targets given each user's history, (n, K)."""
+    ids, values = queries.targets.item_ids, queries.history_values()
+    history_ids, target_ids = ids[queries.items], ids[queries.targets.items]
     out = []
-    for given, asked in questions.by_person():
-        history = dict(zip(told[given].tolist(), values[given].tolist(), strict=True))
-        out.append(
-            predictor.predict("new", wanted[asked], histories={"new": history}).probabilities
-        )
+    for places, targets in queries.by_user():
+        history = dict(zip(history_ids[places].tolist(), values[places].tolist(), strict=True))
+        predicted = predictor.predict("new", target_ids[targets], histories={"new": history})
+        out.append(predicted.probabilities)
     return np.concatenate(out)
 
 
 def compare(
-    data: str, recipes: list[Recipe], *, seed: int, threads: int, rivals: Rivals
+    data: str, recipes: list[Recipe], *, seed: int, threads: int, baselines: BaselineSource
 ) -> dict[str, Any]:
-    """All methods on the same questions of one seed."""
-    at = started(threads)
+    """Return the figures of all methods for one seed."""
+    run_machine = describe_run(threads)
     parts = split(load(data), f"users:{seed}:{MOST}")
-    test = panel(parts, seed)
-    theirs = rivals(parts, test, at)
-    others = [one for one in theirs.scores if one.get("recipe") not in {r.name for r in recipes}]
-    mine = [ours(parts, test, chosen, threads) for chosen in recipes]
+    test = make_panel(parts, seed)
+    found = baselines(parts, test, run_machine)
+    names = {recipe.name for recipe in recipes}
+    previous = [scores for scores in found.scores if scores.get("recipe") not in names]
+    measured = [measure_cfnade(parts, test, recipe, threads) for recipe in recipes]
     return {
         "seed": seed,
         "split": parts.name,
         "fingerprint": parts.fingerprint,
         "held_out": len(np.unique(parts.test.users)),
-        "tried": theirs.tried,
-        "people": [questions.people for questions in test.questions],
-        "asked": [len(questions.asked) for questions in test.questions],
-        "methods": [*others, *(one.scores(test) for one in mine)],
-        "gaps": theirs.gaps
+        "tried": found.n_valid_users,
+        "people": [queries.n_users for queries in test.queries],
+        "asked": [len(queries.targets) for queries in test.queries],
+        "methods": [*previous, *(predictions.scores(test) for predictions in measured)],
+        "gaps": found.gaps
         | {
-            one.name: {other.name: gaps(one, other, test, seed) for other in theirs.answers}
-            for one in mine
+            model.name: {
+                baseline.name: gaps(model, baseline, test, seed) for baseline in found.predictions
+            }
+            for model in measured
         },
-        "machine": at,
-        "rivals_machine": theirs.machine,
+        "machine": run_machine,
+        "rivals_machine": found.machine,
     }
 
 
-class Theirs(NamedTuple):
-    """What the rivals, and maybe other recipes of ours, reached on a split, and where."""
+# -- baselines: measured or recorded ---------------------------------------------------------------
+
+
+class BaselineResults(NamedTuple):
+    """Figures of the baselines, and of recorded recipes, on a split."""
 
     scores: list[dict[str, Any]]
-    answers: list[Answers]  # of rivals; none if only figures are known
-    gaps: dict[str, Any]  # of other recipes
-    tried: int
+    predictions: list[Predictions]  # of baselines; none if only figures are recorded
+    gaps: dict[str, Any]  # of recorded recipes
+    n_valid_users: int
     machine: dict[str, Any]
 
 
-Rivals = Callable[[Split, Panel, dict[str, Any]], Theirs]
+BaselineSource = Callable[[Split, Panel, dict[str, Any]], BaselineResults]
 
 
-def from_record(
-    parts: Split, test: Panel, at: dict[str, Any], *, runs: list[dict[str, Any]]
-) -> Theirs:
-    """The figures of that of the earlier runs which was on the same split."""
-    del test, at
-    run = next((one for one in runs if one["fingerprint"] == parts.fingerprint), None)
+def recorded_baselines(
+    parts: Split, test: Panel, run_machine: dict[str, Any], *, runs: list[dict[str, Any]]
+) -> BaselineResults:
+    """Return the figures of the recorded run on the same split."""
+    del test, run_machine
+    run = next((run for run in runs if run["fingerprint"] == parts.fingerprint), None)
     if run is None:
         raise SystemExit(f"--recorded: results/ has no figures of the split {parts.name}")
-    made = {"machine": run["machine"]}  # unless it was kept then, too
-    scores = [made | one if "recipe" in one else one for one in run["methods"]]
-    return Theirs(scores, [], run["gaps"], run["tried"], run["rivals_machine"])
+    measured_on = {"machine": run["machine"]}  # unless the figures were recorded earlier
+    scores = [measured_on | method if "recipe" in method else method for method in run["methods"]]
+    return BaselineResults(scores, [], run["gaps"], run["tried"], run["rivals_machine"])
 
 
-def asked_now(
+def measure_baselines(
     parts: Split,
     test: Panel,
-    at: dict[str, Any],
+    run_machine: dict[str, Any],
     *,
     lenskit: bool,
     folder: Path | None,
     threads: int,
-) -> Theirs:
-    """Their answers, made now or kept in the folder from an earlier run."""
+) -> BaselineResults:
+    """Return the baselines' predictions, computed now or cached in the folder."""
     seed = int(parts.name.split(":")[1])
-    tried = panel(split(test.known, f"users:{seed + 1}:{MOST}"), seed + 1)
+    valid = make_panel(split(test.train, f"users:{seed + 1}:{MOST}"), seed + 1)
 
-    def asked() -> tuple[list[Answers], dict[str, Any]]:
-        found = [global_mean(test), shrunken_means(tried, test)]
+    def predict() -> tuple[list[Predictions], dict[str, Any]]:
+        predictions = [global_mean(test), shrunken_means(valid, test)]
         if lenskit:
-            found.append(lenskit_als(tried, test, seed, threads))
-        return found, at
+            predictions.append(lenskit_als(valid, test, seed, threads))
+        return predictions, run_machine
 
-    own = f"{parts.fingerprint}-{threads}-{lenskit}"
-    answers, made_at = asked() if folder is None else kept(folder, own, asked)
-    return Theirs([one.scores(test) for one in answers], answers, {}, tried.people, made_at)
+    name = f"{parts.fingerprint}-{threads}-{lenskit}"
+    predictions, measured_on = predict() if folder is None else cached(folder, name, predict)
+    scores = [baseline.scores(test) for baseline in predictions]
+    return BaselineResults(scores, predictions, {}, valid.n_users, measured_on)
 
 
-def kept(folder: Path, name: str, make: Callable[[], _Made]) -> _Made:
-    """What was made before by the same code, or is made and kept now."""
-    sources = [Path(__file__).with_name(source).read_bytes() for source in _RIVALS_CODE]
+def cached(folder: Path, name: str, compute: Callable[[], _Value]) -> _Value:
+    """Return what an earlier run of the same code computed, or compute and store it."""
+    sources = [Path(__file__).with_name(source).read_bytes() for source in _BASELINE_SOURCES]
     path = folder / f"{name}-{hashlib.sha256(b''.join(sources)).hexdigest()[:16]}.pickle"
     if path.exists():
-        made: _Made = pickle.loads(path.read_bytes())
-        return made
-    made = make()
+        stored: _Value = pickle.loads(path.read_bytes())
+        return stored
+    value = compute()
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(made))
-    return made
+    path.write_bytes(pickle.dumps(value))
+    return value
 
 
-_RIVALS_CODE = ("panel.py", "baselines.py")
+_BASELINE_SOURCES = ("panel.py", "baselines.py")
 
 
-def started(threads: int) -> dict[str, Any]:
-    """Machine and commit, asked before the run: the source may change while it lasts."""
-    asked = ["git", "status", "--porcelain", "--", "src", "experiments/new_users/*.py"]
-    changed = subprocess.run(asked, capture_output=True, text=True, cwd=_ROOT, check=False).stdout
+def describe_run(threads: int) -> dict[str, Any]:
+    """Return machine and commit, before the run: the source may change while it lasts."""
+    command = ["git", "status", "--porcelain", "--", "src", "experiments/new_users/*.py"]
+    changed = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, check=False).stdout
     return machine(threads) | {"uncommitted": bool(changed)}
 
 
-def recipes_for(data: str, named: list[str]) -> list[Recipe]:
-    """Those named; otherwise the data set's own for users, or the default one."""
-    own = f"{Path(data).stem}-user"
-    chosen = [load_recipe(name) for name in named or [own] * (own in recipe_names())]
-    for one in chosen:
-        if one.side == "item":
-            raise SystemExit(f"--recipes {one.name} is item-based: it cannot answer new users")
-    return chosen or [default_recipe("user")]
+# -- command line ----------------------------------------------------------------------------------
+
+
+def recipes_for(data: str, names: list[str]) -> list[Recipe]:
+    """Return recipes by name, else the user-based one of the data set, else the default."""
+    specific = f"{Path(data).stem}-user"
+    recipes = [load_recipe(name) for name in names or [specific] * (specific in recipe_names())]
+    for recipe in recipes:
+        if recipe.side == "item":
+            raise SystemExit(f"--recipes {recipe.name} is item-based: it cannot answer new users")
+    return recipes or [default_recipe("user")]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="New users: cfnade beside means and LensKit's ALS")
     parser.add_argument("data", nargs="*", default=["ml-1m"], help="names of data sets, or files")
     parser.add_argument(
-        "--recipes", nargs="+", default=[], help="recipes or TOML files, in place of the usual one"
+        "--recipes", nargs="+", default=[], help="recipes or TOML files instead of the data set's"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="a split for each")
-    parser.add_argument("--predictions", type=Path, help="folder of the baselines' predictions")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[11], help="one split per seed")
     parser.add_argument(
-        "--recorded", action="store_true", help="take what is not run now from results/"
+        "--predictions", type=Path, help="folder that caches the baselines' predictions"
     )
+    parser.add_argument("--recorded", action="store_true", help="take other scores from results/")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--save", action="store_true", help="keep records and renew the page")
+    parser.add_argument("--save", action="store_true", help="write records and the page")
     return parser.parse_args()
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     try:
-        chosen = {data: recipes_for(data, given.recipes) for data in given.data}
+        recipes_of = {data: recipes_for(data, options.recipes) for data in options.data}
     except CfnadeError as error:
         raise SystemExit(f"--recipes: {error}") from error
-    rivals: Rivals = partial(from_record, runs=recorded_runs())  # before any of them is replaced
-    if not given.recorded:
-        folder, lenskit = given.predictions, has_lenskit()
-        rivals = partial(asked_now, lenskit=lenskit, folder=folder, threads=given.threads)
-    torch.set_num_threads(given.threads)
+    threads = options.threads
+    # Read before any record is replaced.
+    baselines: BaselineSource = partial(recorded_baselines, runs=recorded_runs())
+    if not options.recorded:
+        folder, lenskit = options.predictions, has_lenskit()
+        baselines = partial(measure_baselines, lenskit=lenskit, folder=folder, threads=threads)
+    torch.set_num_threads(threads)
     compile_kernels()
-    for data, recipes in chosen.items():
+    for data, recipes in recipes_of.items():
         runs: list[dict[str, Any]] = []
-        for seed in given.seeds:
-            runs.append(compare(data, recipes, seed=seed, threads=given.threads, rivals=rivals))
-            record = {"data": Path(data).stem, "given": GIVEN, "runs": runs}
+        for seed in options.seeds:
+            runs.append(compare(data, recipes, seed=seed, threads=threads, baselines=baselines))
+            record = {"data": Path(data).stem, "given": HISTORY_SIZES, "runs": runs}
             print(section(record), flush=True)
-            if given.save:  # after every seed: a run may be stopped
+            if options.save:  # after every seed: a run may be stopped
                 save(record)
                 write_docs()
 

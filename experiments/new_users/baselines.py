@@ -1,7 +1,8 @@
-"""What else can be said to new people: the mean, shrunken means, LensKit's ALS with fold-in.
+"""Baselines for new users: the global mean, shrunken means, LensKit's ALS with fold-in.
 
-Settings are chosen on people `tried`, held out of the training users, and never on the test. They
-are chosen for each of GIVEN separately, which helps the rivals: ours is one model for all.
+Options are chosen on the panel `valid`, users held out of the training users, and never on the
+test. They are chosen for each history size separately, which favors the baselines: CF-NADE is one
+model for all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import torch
 
 from cfnade.calibration.calibration import fit_calibration
 from cfnade.data.dataset import Dataset
-from experiments.new_users.panel import GIVEN, Answers, FloatArray, Panel, Questions, Seconds
+from experiments.new_users.panel import (
+    HISTORY_SIZES,
+    FloatArray,
+    Panel,
+    Predictions,
+    Queries,
+    Seconds,
+)
 
 MEANS, ALS = "shrunken means", "LensKit ALS, fold-in"
 ITEM_SHRINKAGE = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -25,103 +33,105 @@ USER_SHRINKAGE = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
 ALS_SIZES = (20, 50, 100)
 ALS_REGULARIZATION: tuple[Any, ...] = (0.05, 0.1, 0.2, {"user": 0.3, "item": 0.1})
 
-# Whoever computes inside LensKit: torch, its matrix library, and the compiled part.
+# Threads of torch, its matrix library, and LensKit's compiled code.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "LK_NUM_THREADS")
 
 
-def global_mean(test: Panel) -> Answers:
-    """Everyone rates everything like the training ratings: their mean, their frequencies."""
+def global_mean(test: Panel) -> Predictions:
+    """Predict the mean and the level frequencies of the training ratings."""
     start = Seconds.now()
-    known = test.known
-    frequencies = np.bincount(known.levels, minlength=len(known.scale)) / len(known)
-    mean = known.values.mean()
+    train = test.train
+    frequencies = np.bincount(train.levels, minlength=len(train.scale)) / len(train)
+    mean = train.values.mean()
     fit = Seconds.now().since(start)
-    means = [np.full(len(q.asked), mean) for q in test.questions]
-    chances = [np.tile(frequencies, (len(q.asked), 1)) for q in test.questions]
-    return Answers("global mean", means, chances, fit, Seconds(0.0, 0.0), {})
+    means = [np.full(len(q.targets), mean) for q in test.queries]
+    probabilities = [np.tile(frequencies, (len(q.targets), 1)) for q in test.queries]
+    return Predictions("global mean", means, probabilities, fit, Seconds(0.0, 0.0), {})
 
 
 class ItemMeans:
-    """The mean rating, and how far each item lies above it: Σ(r - mean) / (count + shrinkage)."""
+    """The mean rating and the offset of each item: Σ(r - mean) / (count + shrinkage)."""
 
-    def __init__(self, known: Dataset, shrinkage: float) -> None:
-        self.mean = float(known.values.mean())
-        counts = np.bincount(known.items, minlength=known.n_items)
-        sums = np.bincount(known.items, known.values - self.mean, minlength=known.n_items)
+    def __init__(self, train: Dataset, shrinkage: float) -> None:
+        self.mean = float(train.values.mean())
+        counts = np.bincount(train.items, minlength=train.n_items)
+        sums = np.bincount(train.items, train.values - self.mean, minlength=train.n_items)
         self.offsets = sums / (counts + shrinkage)  # (M,)
 
-    def predict(self, questions: Questions, shrinkage: float) -> FloatArray:
-        """Mean + the item's offset + the person's own, from what they gave. Returns (n,)."""
-        above = questions.values() - self.mean - self.offsets[questions.items]
-        sums = np.bincount(questions.givers(), above, minlength=questions.people)
-        own = sums / (np.diff(questions.offsets) + shrinkage)  # (U,)
-        items = self.offsets[questions.asked.items]
-        return questions.clipped(self.mean + items + own[questions.rows])
+    def predict(self, queries: Queries, shrinkage: float) -> FloatArray:
+        """Return mean + item offset + the user's offset by the history, (n,)."""
+        residuals = queries.history_values() - self.mean - self.offsets[queries.items]
+        sums = np.bincount(queries.history_rows(), residuals, minlength=queries.n_users)
+        users = sums / (np.diff(queries.offsets) + shrinkage)  # (U,)
+        items = self.offsets[queries.targets.items]
+        return queries.clip(self.mean + items + users[queries.rows])
 
 
-def shrunken_means(tried: Panel, test: Panel) -> Answers:
-    """Both shrinkages chosen on the people `tried`, for each of GIVEN."""
-    models = {item: ItemMeans(tried.known, item) for item in ITEM_SHRINKAGE}
+def shrunken_means(valid: Panel, test: Panel) -> Predictions:
+    """Predict by offsets of items and users, with both shrinkages chosen on `valid`."""
+    models = {item: ItemMeans(valid.train, item) for item in ITEM_SHRINKAGE}
     pairs = list(itertools.product(ITEM_SHRINKAGE, USER_SHRINKAGE))
-    choices, guesses = [], []
-    for questions in tried.questions:
-        found = [models[item].predict(questions, user) for item, user in pairs]
-        best = _best(questions, found)
+    choices, valid_means = [], []
+    for queries in valid.queries:
+        candidates = [models[item].predict(queries, user) for item, user in pairs]
+        best = _best(queries, candidates)
         choices.append(pairs[best])
-        guesses.append(found[best])
+        valid_means.append(candidates[best])
     start = Seconds.now()
-    finals = [ItemMeans(test.known, item) for item, _ in choices]
-    fit = Seconds.now().since(start, len(GIVEN))
+    finals = [ItemMeans(test.train, item) for item, _ in choices]
+    fit = Seconds.now().since(start, len(HISTORY_SIZES))
     start = Seconds.now()
-    told = zip(finals, test.questions, choices, strict=True)
-    means = [model.predict(questions, user) for model, questions, (_, user) in told]
-    each = Seconds.now().since(start, len(GIVEN) * test.people)
-    chances = _spread(tried, guesses, means)
-    return Answers(MEANS, means, chances, fit, each, {"chosen": choices})
+    means = [
+        model.predict(queries, user)
+        for model, queries, (_, user) in zip(finals, test.queries, choices, strict=True)
+    ]
+    per_user = Seconds.now().since(start, len(HISTORY_SIZES) * test.n_users)
+    probabilities = _distributions(valid, valid_means, means)
+    return Predictions(MEANS, means, probabilities, fit, per_user, {"chosen": choices})
 
 
 def has_lenskit() -> bool:
-    """Say so if LensKit is missing: its row is then left out."""
+    """Return whether LensKit is installed; print a message if not."""
     if find_spec("lenskit") is not None:
         return True
     print("LensKit is skipped: install it with pip install 'cfnade[lenskit]'")
     return False
 
 
-def lenskit_als(tried: Panel, test: Panel, seed: int, threads: int) -> Answers:
-    """LensKit's biased ALS with fold-in; options chosen on the users `tried`, for each of GIVEN."""
+def lenskit_als(valid: Panel, test: Panel, seed: int, threads: int) -> Predictions:
+    """Predict by LensKit's biased ALS with fold-in, with options chosen on `valid`."""
     grid = itertools.product(ALS_SIZES, ALS_REGULARIZATION)
     settings = [{"embedding_size": size, "regularization": reg} for size, reg in grid]
-    found, _ = _lenskit_predictions(tried, settings, seed, threads)  # [setting][given] (n,)
+    candidates, _ = _lenskit_predictions(valid, settings, seed, threads)  # [setting][size] (n,)
     best = [
-        _best(questions, [predictions[at] for predictions in found])
-        for at, questions in enumerate(tried.questions)
+        _best(queries, [by_size[size] for by_size in candidates])
+        for size, queries in enumerate(valid.queries)
     ]
-    guesses = [found[choice][at] for at, choice in enumerate(best)]
+    valid_means = [candidates[choice][size] for size, choice in enumerate(best)]
     used = sorted(set(best))
     final, seconds = _lenskit_predictions(test, [settings[n] for n in used], seed, threads)
-    means = [final[used.index(choice)][at] for at, choice in enumerate(best)]
-    fits, answers = zip(*seconds, strict=True)
+    means = [final[used.index(choice)][size] for size, choice in enumerate(best)]
+    fits, predictions = zip(*seconds, strict=True)
     fit = np.mean([fits[used.index(choice)] for choice in best], 0)  # wall, CPU
-    each = np.mean(answers, 0) / len(GIVEN) / test.people
-    times = Seconds(*fit.tolist()), Seconds(*each.tolist())
+    per_user = np.mean(predictions, 0) / len(HISTORY_SIZES) / test.n_users
+    times = Seconds(*fit.tolist()), Seconds(*per_user.tolist())
     notes = {"chosen": [settings[choice] for choice in best]}
-    return Answers(ALS, means, _spread(tried, guesses, means), *times, notes)
+    return Predictions(ALS, means, _distributions(valid, valid_means, means), *times, notes)
 
 
 def _lenskit_predictions(
-    people: Panel, settings: list[dict[str, Any]], seed: int, threads: int
+    panel: Panel, settings: list[dict[str, Any]], seed: int, threads: int
 ) -> tuple[list[list[FloatArray]], list[tuple[Seconds, Seconds]]]:
-    """Return predictions for each setting and each of GIVEN, and seconds to fit and to predict."""
+    """Return predictions by setting and history size, and seconds to fit and to predict."""
     import pandas as pd  # type: ignore[import-untyped]
     from lenskit.als import BiasedMFScorer
     from lenskit.data import from_interactions_df
     from lenskit.training import TrainingOptions
 
-    known = people.known
-    columns = {"user_id": known.users, "item_id": known.items, "rating": known.values}
+    train = panel.train
+    columns = {"user_id": train.users, "item_id": train.items, "rating": train.values}
     data = from_interactions_df(pd.DataFrame(columns))
-    found, seconds = [], []
+    predictions, seconds = [], []
     with patch.dict(os.environ, dict.fromkeys(_THREADS, str(threads))):
         for setting in settings:
             scorer = BiasedMFScorer(**setting)
@@ -129,47 +139,49 @@ def _lenskit_predictions(
             scorer.train(data, TrainingOptions(rng=seed))
             fit = Seconds.now().since(start)
             start = Seconds.now()
-            found.append([q.clipped(_fold_in(scorer, q)) for q in people.questions])
+            predictions.append([q.clip(_fold_in(scorer, q)) for q in panel.queries])
             seconds.append((fit, Seconds.now().since(start)))
-    return found, seconds
+    return predictions, seconds
 
 
-def _fold_in(scorer: Any, questions: Questions) -> FloatArray:
-    """Ask once per user, with a history and without an id. Returns (n,)."""
+def _fold_in(scorer: Any, queries: Queries) -> FloatArray:
+    """Return predictions of one call per user, with a history and without an id. (n,)."""
     from lenskit.data import ItemList, RecQuery
 
-    out, ratings = [], questions.values()
-    for given, asked in questions.by_person():
-        history = ItemList(item_ids=questions.items[given], rating=ratings[given])
-        wanted = ItemList(item_ids=questions.asked.items[asked])
-        scores = scorer(RecQuery(history_items=history), wanted).scores()
+    out, ratings = [], queries.history_values()
+    for places, target_places in queries.by_user():
+        history = ItemList(item_ids=queries.items[places], rating=ratings[places])
+        targets = ItemList(item_ids=queries.targets.items[target_places])
+        scores = scorer(RecQuery(history_items=history), targets).scores()
         # Items without training ratings have no embedding; LensKit's own fallback is the biases.
-        biases, _ = scorer.bias.compute_for_items(wanted, None, history)
+        biases, _ = scorer.bias.compute_for_items(targets, None, history)
         out.append(np.where(np.isnan(scores), biases, scores))
     return np.concatenate(out)
 
 
-def _best(questions: Questions, found: list[FloatArray]) -> int:
-    return int(np.argmin([questions.rmse(predictions) for predictions in found]))
+def _best(queries: Queries, candidates: list[FloatArray]) -> int:
+    return int(np.argmin([queries.rmse(predictions) for predictions in candidates]))
 
 
-# -- a distribution around a rival's number ------------------------------------------------
+# -- distributions around predicted means ----------------------------------------------------------
 
 
-def discretised(means: FloatArray, width: float, values: FloatArray) -> FloatArray:
-    """A Gaussian cut half-way between neighbouring values, its ends open. Returns (n, K)."""
+def discretize(means: FloatArray, width: float, values: FloatArray) -> FloatArray:
+    """Return Gaussians cut half-way between neighboring values, with open ends. (n, K)."""
     edges = (values[1:] + values[:-1]) / 2
     below = torch.special.ndtr(torch.from_numpy((edges - means[:, None]) / width)).numpy()
-    zero, one = np.zeros((len(means), 1)), np.ones((len(means), 1))
-    return np.diff(np.hstack([zero, below, one]), axis=1)
+    zeros, ones = np.zeros((len(means), 1)), np.ones((len(means), 1))
+    return np.diff(np.hstack([zeros, below, ones]), axis=1)
 
 
-def _spread(tried: Panel, guesses: list[FloatArray], means: list[FloatArray]) -> list[FloatArray]:
-    """For each of GIVEN, width and calibration fitted on the people `tried`."""
-    values = tried.scale.array()
+def _distributions(
+    valid: Panel, valid_means: list[FloatArray], means: list[FloatArray]
+) -> list[FloatArray]:
+    """Return a distribution for each mean; width and calibration are fitted on `valid`."""
+    values = valid.scale.array()
     out = []
-    for questions, guess, mean in zip(tried.questions, guesses, means, strict=True):
-        width, levels = questions.rmse(guess), questions.asked.levels
-        calibration = fit_calibration(discretised(guess, width, values), levels, values)
-        out.append(calibration.apply(discretised(mean, width, values), values))
+    for queries, fitted, mean in zip(valid.queries, valid_means, means, strict=True):
+        width, levels = queries.rmse(fitted), queries.targets.levels
+        calibration = fit_calibration(discretize(fitted, width, values), levels, values)
+        out.append(calibration.apply(discretize(mean, width, values), values))
     return out

@@ -1,4 +1,4 @@
-"""Who is held out and asked what, for each number of ratings given, and what a method answered."""
+"""Held-out users with histories and targets of several sizes, and predictions for them."""
 
 from __future__ import annotations
 
@@ -22,133 +22,131 @@ IntArray = npt.NDArray[np.int64]
 FEW = (0, 1, 2, 5, 10, 20)
 MOST = max(FEW)
 MANY, ALL = 50, "all"
-GIVEN = (*map(str, FEW), str(MANY), ALL)
-"""How many ratings are given. The same ones are asked from 0 to 20 given, not so from 50 and all:
-there is no asking for what is given."""
+HISTORY_SIZES = (*map(str, FEW), str(MANY), ALL)
+"""Numbers of ratings in a history. Sizes 0 to 20 have the same targets; 50 and all have fewer,
+since ratings of the history are no targets."""
 
-FEWEST = 25
-"""Who has fewer ratings than this is not scored: little would be left to ask."""
-FEWEST_OF_MANY = 55
-"""The same where 50 are given."""
-ASKED_OF_ALL = 10
-"""One rating in so many is asked where all others are given."""
+MIN_RATINGS = 25
+"""Users with fewer ratings are not scored."""
+MIN_RATINGS_MANY = 55
+"""The same for histories of 50."""
+TARGET_FRACTION = 10
+"""One rating in so many is a target where all others are in the history."""
 
-_DRAWS = 1000
-_ORDER_STREAM, _MORE_STREAM = 3, 77  # beside the streams of data/splits.py
+_RESAMPLES = 1000
+_ORDER_STREAM, _MORE_STREAM = 3, 77  # other random streams than those of data/splits.py
 
 
 @dataclass(frozen=True)
-class Questions:
-    """What U people gave, one after another in the order of giving, and what they are asked."""
+class Queries:
+    """Histories of U users, one after another, and the ratings to predict."""
 
-    given: str
-    """One of GIVEN."""
-    offsets: IntArray  # (U + 1,) person p gave ratings offsets[p] to offsets[p + 1] - 1
-    items: IntArray  # (C,) indices of the items given
+    size: str
+    """One of HISTORY_SIZES."""
+    offsets: IntArray  # (U + 1,) user u has the history from offsets[u] to offsets[u + 1] - 1
+    items: IntArray  # (C,) item indices of the histories
     levels: IntArray  # (C,)
-    asked: Dataset  # (n,) by person
-    rows: IntArray  # (n,) whose each asked rating is, in 0..U-1
+    targets: Dataset  # (n,) by user
+    rows: IntArray  # (n,) user of each target, in 0..U-1
 
     @property
-    def people(self) -> int:
+    def n_users(self) -> int:
         return len(self.offsets) - 1
 
-    def givers(self) -> IntArray:
-        """Whose each given rating is. Returns (C,)."""
-        return np.repeat(np.arange(self.people), np.diff(self.offsets))
+    def history_rows(self) -> IntArray:
+        """Return the user of each rating of the histories, (C,)."""
+        return np.repeat(np.arange(self.n_users), np.diff(self.offsets))
 
-    def values(self) -> FloatArray:
-        """What was given, in stars. Returns (C,)."""
-        return self.asked.scale.array()[self.levels]
+    def history_values(self) -> FloatArray:
+        """Return the ratings of the histories, (C,)."""
+        return self.targets.scale.array()[self.levels]
 
-    def by_person(self) -> Iterator[tuple[slice, slice]]:
-        """Of each person, which ratings are given and which asked."""
-        ends = np.cumsum(np.bincount(self.rows, minlength=self.people)).tolist()
+    def by_user(self) -> Iterator[tuple[slice, slice]]:
+        """Yield the places of each user's history and targets."""
+        ends = np.cumsum(np.bincount(self.rows, minlength=self.n_users)).tolist()
         places = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
         for (first, last), start, end in zip(places, [0, *ends], ends, strict=False):
             yield slice(first, last), slice(start, end)
 
     def rmse(self, predictions: FloatArray) -> float:
-        return rmse(self.asked.values, predictions)
+        return rmse(self.targets.values, predictions)
 
-    def clipped(self, predictions: FloatArray) -> FloatArray:
-        """Nothing beyond the ends of the scale, which helps every rival."""
-        scale = self.asked.scale.array()
+    def clip(self, predictions: FloatArray) -> FloatArray:
+        """Return predictions within the scale."""
+        scale = self.targets.scale.array()
         return np.clip(predictions, scale[0], scale[-1])
 
 
 @dataclass(frozen=True)
 class Panel:
-    """People held out, and everyone else."""
+    """Held-out users, and the ratings of the others."""
 
-    known: Dataset
-    """The ratings of everyone else."""
-    questions: tuple[Questions, ...]
-    """One for each of GIVEN."""
+    train: Dataset
+    """Ratings of users who are not held out."""
+    queries: tuple[Queries, ...]
+    """One for each of HISTORY_SIZES."""
 
     @property
-    def people(self) -> int:
-        return self.questions[0].people
+    def n_users(self) -> int:
+        return self.queries[0].n_users
 
     @property
     def scale(self) -> Scale:
-        return self.known.scale
+        return self.train.scale
 
 
-def panel(parts: Split, seed: int) -> Panel:
-    """The people that a split "users:SEED:20" holds out, if they have enough ratings."""
+def make_panel(parts: Split, seed: int) -> Panel:
+    """Return the users that a split "users:SEED:20" holds out, if they have enough ratings."""
     counts = np.bincount(parts.test.users, minlength=parts.test.n_users)
-    enough = counts >= FEWEST - MOST
-    given, asked = (part.select(enough[part.users]) for part in (parts.fold_in, parts.test))
-    given = given.select(np.lexsort((random_keys(len(given), (seed, _ORDER_STREAM)), given.users)))
-    asked = asked.select(np.argsort(asked.users, kind="stable"))
-    whole = given.concat(asked)
-    first = np.arange(len(given)).reshape(-1, MOST)  # (U, MOST) places in whole
-    later = _shuffled(asked, seed, len(given))
-    few = [
-        _questions(str(n), whole, [(told[:n], rest) for told, rest in _in_order(first, later)])
+    enough = counts >= MIN_RATINGS - MOST
+    fold_in, test = (part.select(enough[part.users]) for part in (parts.fold_in, parts.test))
+    keys = random_keys(len(fold_in), (seed, _ORDER_STREAM))
+    fold_in = fold_in.select(np.lexsort((keys, fold_in.users)))
+    test = test.select(np.argsort(test.users, kind="stable"))
+    ratings = fold_in.concat(test)
+    histories = np.arange(len(fold_in)).reshape(-1, MOST)  # (U, MOST) places in ratings
+    targets = _shuffled(test, seed, len(fold_in))
+    users = list(zip(histories, targets, strict=True))
+    queries = [
+        _queries(str(n), ratings, [(history[:n], np.sort(target)) for history, target in users])
         for n in FEW
     ]
-    many, everything = [], []
-    for told, rest in zip(first, later, strict=True):
-        if MOST + len(rest) >= FEWEST_OF_MANY:
+    many, most = [], []
+    for history, target in users:
+        if MOST + len(target) >= MIN_RATINGS_MANY:
             more = MANY - MOST
-            many.append((np.concatenate([told, rest[:more]]), rest[more:]))
-        held = max(1, (MOST + len(rest)) // ASKED_OF_ALL)
-        everything.append((np.concatenate([told, rest[held:]]), rest[:held]))
-    more_given = [_questions(str(MANY), whole, many), _questions(ALL, whole, everything)]
-    return Panel(parts.train.concat(parts.valid), (*few, *more_given))
+            many.append((np.concatenate([history, target[:more]]), target[more:]))
+        n_targets = max(1, (MOST + len(target)) // TARGET_FRACTION)
+        most.append((np.concatenate([history, target[n_targets:]]), target[:n_targets]))
+    queries += [_queries(str(MANY), ratings, many), _queries(ALL, ratings, most)]
+    return Panel(parts.train.concat(parts.valid), tuple(queries))
 
 
-def _shuffled(asked: Dataset, seed: int, first: int) -> list[IntArray]:
-    """The places of each person's asked ratings, counted from `first`, in a random order."""
+def _shuffled(test: Dataset, seed: int, first: int) -> list[IntArray]:
+    """Return the places of each user's ratings, counted from `first`, in a random order."""
     rng = np.random.default_rng((seed, _MORE_STREAM))
-    ends = np.cumsum(np.bincount(asked.users, minlength=asked.n_users))
-    places = np.split(np.arange(first, first + len(asked)), ends[:-1])
-    return [own[rng.permutation(len(own))] for own in places if len(own)]
+    ends = np.cumsum(np.bincount(test.users, minlength=test.n_users))
+    places = np.split(np.arange(first, first + len(test)), ends[:-1])
+    return [user[rng.permutation(len(user))] for user in places if len(user)]
 
 
-def _in_order(first: IntArray, later: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
-    return ((told, np.sort(rest)) for told, rest in zip(first, later, strict=True))
-
-
-def _questions(given: str, whole: Dataset, people: list[tuple[IntArray, IntArray]]) -> Questions:
-    """From the places of what each person gave and is asked."""
-    nothing = np.empty(0, np.int64)
-    told = np.concatenate([nothing, *(told for told, _ in people)])
-    rest = np.concatenate([nothing, *(rest for _, rest in people)])
-    return Questions(
-        given,
-        offsets=np.cumsum([0, *(len(told) for told, _ in people)]),
-        items=whole.items[told].astype(np.int64),
-        levels=whole.levels[told].astype(np.int64),
-        asked=whole.select(rest),
-        rows=np.repeat(np.arange(len(people)), [len(rest) for _, rest in people]),
+def _queries(size: str, ratings: Dataset, users: list[tuple[IntArray, IntArray]]) -> Queries:
+    """Return the queries of users given by the places of their histories and targets."""
+    empty = np.empty(0, np.int64)
+    history = np.concatenate([empty, *(places for places, _ in users)])
+    targets = np.concatenate([empty, *(places for _, places in users)])
+    return Queries(
+        size,
+        offsets=np.cumsum([0, *(len(places) for places, _ in users)]),
+        items=ratings.items[history].astype(np.int64),
+        levels=ratings.levels[history].astype(np.int64),
+        targets=ratings.select(targets),
+        rows=np.repeat(np.arange(len(users)), [len(places) for _, places in users]),
     )
 
 
 class Seconds(NamedTuple):
-    """On the clock, and of the processor: a shared machine makes only the first longer."""
+    """Wall-clock and CPU seconds; other load makes only the former longer."""
 
     wall: float
     cpu: float
@@ -158,53 +156,55 @@ class Seconds(NamedTuple):
         return cls(time.perf_counter(), time.process_time())
 
     def since(self, start: Seconds, times: int = 1) -> Seconds:
-        """From start to this, a `times`-th of it."""
+        """Return the seconds from start to this, divided by `times`."""
         return Seconds((self.wall - start.wall) / times, (self.cpu - start.cpu) / times)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What a method says to the test people, for each of GIVEN, and how long it took."""
+class Predictions:
+    """Predictions of a method for each of HISTORY_SIZES, and how long they took."""
 
     name: str
     means: list[FloatArray]  # each (n,)
     probabilities: list[FloatArray]  # each (n, K)
     fit: Seconds
-    answer: Seconds
-    """One person, one of GIVEN."""
+    per_user: Seconds
+    """For one user and one of HISTORY_SIZES."""
     notes: dict[str, Any]
 
     def scores(self, test: Panel) -> dict[str, Any]:
-        pairs = zip(self.probabilities, test.questions, strict=True)
+        """Return the errors by history size and the seconds, for JSON."""
+        pairs = zip(self.probabilities, test.queries, strict=True)
         return {
             "method": self.name,
-            "rmse": [q.rmse(mean) for mean, q in zip(self.means, test.questions, strict=True)],
-            "nll": [nll(chances, q.asked.levels) for chances, q in pairs],
+            "rmse": [q.rmse(mean) for mean, q in zip(self.means, test.queries, strict=True)],
+            "nll": [nll(probabilities, q.targets.levels) for probabilities, q in pairs],
             "fit_s": self.fit.wall,
             "fit_cpu_s": self.fit.cpu,
-            "user_ms": 1000 * self.answer.wall,
-            "user_cpu_ms": 1000 * self.answer.cpu,
+            "user_ms": 1000 * self.per_user.wall,
+            "user_cpu_ms": 1000 * self.per_user.cpu,
             **self.notes,
         }
 
 
-def gaps(ours: Answers, other: Answers, people: Panel, seed: int) -> list[dict[str, float]]:
-    """RMSE of ours less the other's for each of GIVEN, with its standard error over people."""
-    told = zip(ours.means, other.means, people.questions, strict=True)
-    return [_gap(mine, theirs, questions, seed) for mine, theirs, questions in told]
+def gaps(first: Predictions, second: Predictions, test: Panel, seed: int) -> list[dict[str, float]]:
+    """Return the difference of RMSE for each history size, with its standard error over users."""
+    sizes = zip(first.means, second.means, test.queries, strict=True)
+    return [_gap(means, baseline, queries, seed) for means, baseline, queries in sizes]
 
 
-def _gap(mine: FloatArray, theirs: FloatArray, asked: Questions, seed: int) -> dict[str, float]:
-    """People are drawn again with replacement, all of one person's ratings together."""
-    rng, persons = np.random.default_rng(seed), asked.people
-    times = rng.multinomial(persons, np.full(persons, 1 / persons), _DRAWS)  # (draws, U)
-    everyone = np.vstack([np.ones(persons), times])
-    counts = everyone @ np.bincount(asked.rows, minlength=persons)
+def _gap(means: FloatArray, baseline: FloatArray, queries: Queries, seed: int) -> dict[str, float]:
+    """Bootstrap over users: all ratings of a user are resampled together."""
+    rng, n_users = np.random.default_rng(seed), queries.n_users
+    resamples = rng.multinomial(n_users, np.full(n_users, 1 / n_users), _RESAMPLES)  # (R, U)
+    weights = np.vstack([np.ones(n_users), resamples])
+    counts = weights @ np.bincount(queries.rows, minlength=n_users)
 
-    def errors(means: FloatArray) -> FloatArray:
-        squares = np.bincount(asked.rows, (means - asked.asked.values) ** 2, minlength=persons)
-        found: FloatArray = np.sqrt((everyone @ squares) / counts)  # (1 + draws,)
-        return found
+    def rmse_of(predictions: FloatArray) -> FloatArray:
+        squares = (predictions - queries.targets.values) ** 2
+        sums = np.bincount(queries.rows, squares, minlength=n_users)
+        values: FloatArray = np.sqrt((weights @ sums) / counts)  # (1 + R,)
+        return values
 
-    gap = errors(mine) - errors(theirs)
+    gap = rmse_of(means) - rmse_of(baseline)
     return {"rmse": float(gap[0]), "error": float(gap[1:].std())}

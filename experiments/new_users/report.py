@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cfnade_baselines.results_file import ResultsFile
-from experiments.new_users.panel import GIVEN
+from benchmarks.report import markdown_table
+from cfnade_baselines.compare import ResultsFile
+from experiments.new_users.panel import HISTORY_SIZES
 from experiments.runner import RESULTS
-from experiments.tables import markdown_table
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "new-users.md"
@@ -90,7 +90,7 @@ def _table(runs: list[dict[str, Any]], metric: str) -> str:
             deviations = np.std(values, 0, ddof=1)
             cells = [f"{c} ± {d:.4f}" for c, d in zip(cells, deviations, strict=True)]
         lines.append([method["method"], *cells])
-    head = [f"{metric.upper()} by number of ratings", *GIVEN]
+    head = [f"{metric.upper()} by number of ratings", *HISTORY_SIZES]
     return markdown_table(head, lines).rstrip("\n")
 
 
