@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from tests.components.factor_network import FactorNetwork
-from tests.components.near_network import NearNetwork
+from tests.components.neighborhood_network import NeighborhoodNetwork
 from tests.components.toy import Toy
 
 from cfnade.components import Member, RatingComponent
@@ -109,7 +109,7 @@ def network_of(component: RatingComponent) -> Any:
     if isinstance(component, FactorComponent):
         network: torch.nn.Module = FactorNetwork(component.config)
     elif isinstance(component, NeighborhoodComponent):
-        network = NearNetwork(component.config)
+        network = NeighborhoodNetwork(component.config)
     else:
         return component.network
     tensors = {name: torch.from_numpy(array) for name, array in component.arrays.items()}

@@ -27,7 +27,7 @@ from cfnade.models.batch import Context
 from cfnade.models.config import NeighborhoodConfig
 
 
-class NearNetwork(nn.Module):
+class NeighborhoodNetwork(nn.Module):
     """Buffers only; they are empty until they are filled from ratings or a checkpoint."""
 
     starts: Tensor
