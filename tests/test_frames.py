@@ -65,7 +65,7 @@ def test_arrays_are_returned_for_columns(model: CFNADE, kind: str) -> None:
 
 
 @kinds
-def test_frames_come_in_the_kind_of_the_question(model: CFNADE, kind: str) -> None:
+def test_answers_have_the_library_of_the_arguments(model: CFNADE, kind: str) -> None:
     column, made, table = KINDS[kind]
     rated = made({"item": [*HISTORY], "rating": [*HISTORY.values()]})
     people = made({"user": ["a", "a"], "item": [*HISTORY], "rating": [*HISTORY.values()]})
@@ -95,7 +95,7 @@ def test_frames_come_in_the_kind_of_the_question(model: CFNADE, kind: str) -> No
     assert_close(model.predict(*asked, histories=people), ratings)
 
 
-def test_pandas_keeps_the_index_of_the_question(model: CFNADE) -> None:
+def test_pandas_keeps_the_index(model: CFNADE) -> None:
     index = pd.Index(["x", "y", "z"])
     users, items = pd.Series(USERS, index=index), pd.Series(ITEMS, index=index)
     answer: Any = model.predict_frame(users, items)
@@ -106,7 +106,7 @@ def test_pandas_keeps_the_index_of_the_question(model: CFNADE) -> None:
 
 
 @kinds
-def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Dataset, kind: str) -> None:
+def test_answers_have_the_library_of_the_training_data(ratings: Dataset, kind: str) -> None:
     _, made, table = KINDS[kind]
     users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
     model = CFNADE(**SMALL).fit(made({"user": users, "item": items, "rating": ratings.values}))
@@ -117,7 +117,7 @@ def test_a_model_of_a_frame_gives_frames_of_its_kind(ratings: Dataset, kind: str
     assert isinstance(model.recommend(asked), pd.DataFrame if kind == "polars" else pl.DataFrame)
 
 
-def test_the_kind_can_be_said(ratings: Dataset) -> None:
+def test_set_output(ratings: Dataset) -> None:
     model = CFNADE(**SMALL).fit(ratings).set_output("pandas")
     assert isinstance(model.recommend(pl.Series([1])), pd.DataFrame)
     assert isinstance(model.suggest_items_to_rate(1), pd.DataFrame)
@@ -128,14 +128,14 @@ def test_the_kind_can_be_said(ratings: Dataset) -> None:
         model.set_output("spark")  # type: ignore[arg-type]
 
 
-def test_a_pandas_series_has_ratings_by_item(model: CFNADE) -> None:
+def test_a_history_can_be_a_pandas_series(model: CFNADE) -> None:
     expected = model.recommend(history=HISTORY, n=3)
     assert_close(rows(model.recommend(history=pd.Series(HISTORY), n=3)), rows(expected))
     with pytest.raises(PredictionError, match="a table of items and ratings"):
         model.recommend(history=pl.Series([3, 4]))
 
 
-def test_without_ratings_a_column_holds_what_was_picked() -> None:
+def test_a_history_of_interactions_can_be_a_column() -> None:
     model = CFNADE().fit(
         synthetic_interactions(users=60, items=20, per_user=6, seed=1).interactions
     )
@@ -144,6 +144,6 @@ def test_without_ratings_a_column_holds_what_was_picked() -> None:
         assert_close(rows(model.recommend(history=history, n=3)), expected)
 
 
-def test_a_table_of_something_else_is_named(model: CFNADE) -> None:
+def test_a_history_with_other_columns_is_refused(model: CFNADE) -> None:
     with pytest.raises(PredictionError, match="columns 'a', 'b', 'c'; it needs item, rating"):
         model.recommend(history=pl.DataFrame({"a": [3], "b": [4], "c": [5]}))

@@ -48,7 +48,7 @@ def loaded(lines: Lines, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", RATINGS)
-def test_predictions_of_tiny_ratings_lie_among_them(name: str) -> None:
+def test_predictions_of_tiny_data_lie_within_its_ratings(name: str) -> None:
     lines = RATINGS[name]
     data = loaded(lines, scale="1-5")
     model = CFNADE(time_budget=1e-3, n_threads=1).fit(data)  # factor analyses alone
@@ -64,7 +64,7 @@ def test_predictions_of_tiny_ratings_lie_among_them(name: str) -> None:
     model.recommend(history={items[0]: ratings[0]}, n=2)
 
 
-def test_the_default_and_no_validation_part_do_not_fail_where_all_ratings_are_alike() -> None:
+def test_equal_ratings_can_be_trained_with_and_without_validation() -> None:
     data = loaded(RATINGS["three alike"], scale="1-5")
     for ratings in (data, apply_labels(data, np.full(3, TRAIN, np.uint8), "no validation")):
         model = CFNADE(n_threads=1).fit(ratings)
@@ -84,7 +84,7 @@ def test_tiny_interactions_are_learned(name: str) -> None:
         ([("a", "x", 3.0), ("a", "y", 3.0)], "every rating is 3"),
     ],
 )
-def test_what_cannot_be_trained_is_one_sentence(lines: Lines, message: str) -> None:
+def test_untrainable_data_is_an_error(lines: Lines, message: str) -> None:
     scale = {"scale": "1-5"} if len(lines) == 1 else {}
     with pytest.raises(CfnadeError, match=message):
         CFNADE().fit(loaded(lines, **scale))

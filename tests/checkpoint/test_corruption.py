@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.checkpoint.given import make, same
+from tests.checkpoint.cases import make, same
 from tests.implicit.cases import some_model, some_rows
 
 from cfnade.checkpoint import load, save
@@ -26,7 +26,7 @@ from cfnade.utils.safetensors_io import Arrays, digest_file, digest_text, open_a
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_truncated_files_are_refused(tmp_path: Path, name: str) -> None:
     save(make(choice=True), tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
@@ -40,7 +40,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
+def test_flipped_bits_are_detected(tmp_path: Path, name: str) -> None:
     save(make(choice=True), tmp_path)
     path = tmp_path / name
     whole = path.read_bytes()
@@ -133,7 +133,7 @@ OTHER_FEATURES = {"levels": 5, "users": 9, "items": 8, "ratings": 40, "features"
         (put("files", "model.safetensors", value=None), "does not describe a model"),
     ],
 )
-def test_a_model_json_that_lies_is_refused(
+def test_an_inconsistent_model_json_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
     save(make(), tmp_path)
@@ -176,7 +176,7 @@ W, COUNTS = "members/0/user/W", "training_counts/item"
         (replaced(COUNTS, lambda _: np.ones((3, 5))), "training counts are float64"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(
+def test_inconsistent_arrays_are_refused(
     tmp_path: Path, change: Callable[[Arrays], Any], message: str
 ) -> None:
     save(make(), tmp_path)
@@ -188,7 +188,7 @@ def test_arrays_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("column", "value"), [("users", 9), ("items", 12), ("levels", 10), ("users", -1)]
 )
-def test_indices_beyond_the_tables_are_refused(tmp_path: Path, column: str, value: int) -> None:
+def test_indices_out_of_range_are_refused(tmp_path: Path, column: str, value: int) -> None:
     """Kernels use them without checking."""
     fitted = make()
     save(fitted, tmp_path)
@@ -211,7 +211,7 @@ def test_indices_beyond_the_tables_are_refused(tmp_path: Path, column: str, valu
         (pl.DataFrame({"id": [1, None]}), "without missing values"),
     ],
 )
-def test_id_tables_that_do_not_fit_are_refused(
+def test_inconsistent_id_tables_are_refused(
     tmp_path: Path, frame: pl.DataFrame, message: str
 ) -> None:
     save(make(), tmp_path)
@@ -222,7 +222,7 @@ def test_id_tables_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("name", ["items.parquet", "model.safetensors", "context.safetensors"])
-def test_rubbish_with_a_right_digest_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_files_with_a_valid_digest_are_refused(tmp_path: Path, name: str) -> None:
     save(make(), tmp_path)
     for rubbish in (b"", b"PAR1", b"\xff" * 64, b"\x08\0\0\0\0\0\0\0{}      "):
         (tmp_path / name).write_bytes(rubbish)
@@ -251,14 +251,14 @@ def test_foreign_folders_are_refused_and_never_overwritten(
     assert (tmp_path / "model.json").read_bytes() == text.encode("latin-1")
 
 
-def test_someone_elses_table_is_never_overwritten(tmp_path: Path) -> None:
+def test_foreign_tables_are_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "users.parquet").write_text("mine")
     with pytest.raises(CheckpointError, match=r"holds users\.parquet but no model\.json"):
         save(make(), tmp_path)
     assert (tmp_path / "users.parquet").read_text() == "mine"
 
 
-def test_folders_that_are_none(tmp_path: Path) -> None:
+def test_paths_without_a_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is no folder"):
         load(tmp_path / "nothing")
     with pytest.raises(CheckpointError, match=r"holds no model\.json"):
@@ -271,7 +271,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("facts", [{"rmse": float("nan")}, {"x": object()}])
-def test_metadata_that_are_not_json_are_refused(tmp_path: Path, facts: dict[str, Any]) -> None:
+def test_metadata_must_be_json(tmp_path: Path, facts: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match="plain finite values"):
         save(replace(make(), metadata=facts), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -309,7 +309,7 @@ EASE = (*PARTS, "ease", "config")
         (lambda content: content["implicit"]["components"].pop("popularity"), "arrays"),
     ],
 )
-def test_a_damaged_description_of_the_interaction_model_is_refused(
+def test_an_inconsistent_interaction_model_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
 ) -> None:
     save(make(choice=True), tmp_path)
@@ -318,7 +318,7 @@ def test_a_damaged_description_of_the_interaction_model_is_refused(
         load(tmp_path)
 
 
-def test_components_know_the_same_items(tmp_path: Path) -> None:
+def test_implicit_components_must_have_the_items_of_the_model(tmp_path: Path) -> None:
     fitted = make(choice=True)
     model = fitted.interaction_model
     assert model is not None
@@ -328,7 +328,7 @@ def test_components_know_the_same_items(tmp_path: Path) -> None:
         save(replace(fitted, interaction_model=other), tmp_path)
 
 
-def test_a_neighbor_outside_the_catalog_is_refused(tmp_path: Path) -> None:
+def test_neighbors_out_of_range_are_refused(tmp_path: Path) -> None:
     """Kernels would write where it points."""
     save(make(choice=True), tmp_path)
     for wrong in (12, 2**31 - 1, -2):
@@ -341,7 +341,7 @@ def test_a_neighbor_outside_the_catalog_is_refused(tmp_path: Path) -> None:
             load(tmp_path)
 
 
-def test_an_item_based_model_is_shared_without_its_picks(tmp_path: Path) -> None:
+def test_an_item_based_model_without_context_has_no_interaction_model(tmp_path: Path) -> None:
     save(make("item", choice=True), tmp_path, with_context=False)
     loaded = load(tmp_path)
     assert loaded.interaction_model is None

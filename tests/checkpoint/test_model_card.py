@@ -43,7 +43,7 @@ def test_the_card_has_data_metrics_license_and_limitations(model: CFNADE, tmp_pa
     assert "The folder contains 300 ratings" in text
 
 
-def test_without_context_the_card_says_so(model: CFNADE, tmp_path: Path) -> None:
+def test_the_card_of_a_model_without_context(model: CFNADE, tmp_path: Path) -> None:
     model.save(tmp_path, with_context=False)
     assert "The folder contains no ratings." in (tmp_path / CARD).read_text()
 
@@ -71,7 +71,7 @@ def test_an_edited_card_is_not_replaced(model: CFNADE, tmp_path: Path) -> None:
         ("a\udcff", "a"),
     ],
 )
-def test_any_source_gives_readable_yaml(model: CFNADE, source: str, shown: str) -> None:
+def test_any_source_gives_valid_yaml(model: CFNADE, source: str, shown: str) -> None:
     fitted = model.fitted_
     text = render(replace(fitted, context=fitted.context.replace(source=source)))
     (result,) = head(text)["model-index"][0]["results"]

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.checkpoint.given import KINDS, make, ratings, same, weights
+from tests.checkpoint.cases import KINDS, make, ratings, same, weights
 from tests.support.crash import Killed, disk_limit, kill_at
 from tests.support.raw_tables import raw_table
 
@@ -46,7 +46,7 @@ def test_loading_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("texts", [False, True])
 @pytest.mark.parametrize("titles", [False, True])
-def test_ids_and_titles_come_back(tmp_path: Path, texts: bool, titles: bool) -> None:
+def test_ids_and_titles_are_restored(tmp_path: Path, texts: bool, titles: bool) -> None:
     data = ratings(texts=texts, titles=titles)
     save(make(data=data), tmp_path)
     assert load(tmp_path).context == data
@@ -55,7 +55,7 @@ def test_ids_and_titles_come_back(tmp_path: Path, texts: bool, titles: bool) -> 
     assert ("title" in frame.columns) == titles
 
 
-def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) -> None:
+def test_binned_scales_and_missing_calibration_are_restored(tmp_path: Path) -> None:
     columns = raw_table(np.arange(4), np.arange(4), np.array([0.1, 0.5, 2.5, 9.0]))
     fitted = replace(make(data=build(columns, LoadOptions(bins=[0, 1, 2, 10]))), calibration=None)
     save(fitted, tmp_path)
@@ -63,7 +63,7 @@ def test_binned_scales_and_models_without_calibration_come_back(tmp_path: Path) 
     assert load(tmp_path).context.scale.edges == (1.0, 2.0)
 
 
-def test_weights_are_mapped_and_what_is_done_to_them_stays_in_memory(tmp_path: Path) -> None:
+def test_weights_are_mapped_copy_on_write(tmp_path: Path) -> None:
     save(make(), tmp_path)
     before, loaded = (tmp_path / "model.safetensors").read_bytes(), load(tmp_path)
     if sys.platform == "linux":
@@ -82,7 +82,7 @@ def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
+def test_model_json_is_readable(tmp_path: Path) -> None:
     save(make(hidden=(6, 5)), tmp_path)
     text = (tmp_path / "model.json").read_text()
     assert text.count("\n") > 20
@@ -106,9 +106,7 @@ def test_model_json_can_be_read_by_a_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("side", "dropped"), [("user", "users"), ("item", "items")])
-def test_without_context_nothing_of_the_rows_remains(
-    tmp_path: Path, side: str, dropped: str
-) -> None:
+def test_without_context_no_rows_remain(tmp_path: Path, side: str, dropped: str) -> None:
     fitted = make(side, data=ratings(texts=True))
     save(fitted, tmp_path)  # what a save leaves out must go, even if it was there before
     save(fitted, tmp_path, with_context=False)
@@ -130,7 +128,7 @@ def test_without_context_nothing_of_the_rows_remains(
     assert same(load(tmp_path / "again"), found)
 
 
-def test_a_model_that_reads_items_too_is_not_shared_without_its_ratings(tmp_path: Path) -> None:
+def test_a_joint_model_needs_its_context(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be shared without them"):
         save(make("both"), tmp_path, with_context=False)
     assert list(tmp_path.iterdir()) == []
@@ -186,7 +184,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert same(load(tmp_path), new)
 
 
-def test_killed_processes_leave_a_whole_model(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_a_complete_model(tmp_path: Path) -> None:
     """The real thing: a process that saves two models in turn is killed."""
     one, two, folder = make(seed=1), make(seed=2), tmp_path / "model"
     save(one, tmp_path / "one")
@@ -214,7 +212,7 @@ def test_killed_processes_leave_a_whole_model(tmp_path: Path) -> None:
     assert same(found, one) or same(found, two)
 
 
-def test_a_save_in_the_midst_of_loading_gives_the_new_model(
+def test_loading_during_a_save_gives_the_new_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = make(seed=1), make(seed=2)

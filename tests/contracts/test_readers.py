@@ -200,3 +200,11 @@ def test_titles_are_read(form: Form, request: pytest.FixtureRequest) -> None:
     ratings = form.load(TABLE, request)
     titles = dict(zip(ratings.item_ids, ratings.titles, strict=True))
     assert titles == {"a": "Alien", "b": "Brazil", "c": "Cube"}
+
+
+def test_a_data_set_is_returned_and_takes_no_options() -> None:
+    ratings = load(RATINGS)
+    assert load(ratings) is ratings
+    for options in ({"user": 1}, {"bins": 2}):
+        with pytest.raises(DataError, match="these are Ratings already"):
+            load(ratings, **options)

@@ -52,7 +52,7 @@ def touch(path: Path, seconds: int) -> None:
     os.utime(path, (seconds, seconds))
 
 
-def test_a_source_is_parsed_once_for_each_text_of_options(source: Parser) -> None:
+def test_a_source_is_parsed_once_per_options(source: Parser) -> None:
     first = cached(source.path, "plain", source)
     again = cached(source.path, "plain", source)
     assert source.calls == 1
@@ -70,7 +70,7 @@ def test_a_changed_source_is_parsed_again(source: Parser) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "garbage"])
-def test_a_damaged_cache_is_noticed_and_rebuilt(
+def test_a_damaged_cache_is_rebuilt(
     source: Parser, own_cache: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cached(source.path, "plain", source)
@@ -87,7 +87,7 @@ def test_a_damaged_cache_is_noticed_and_rebuilt(
     assert source.calls == 2, "the rebuilt cache is sound"
 
 
-def test_a_file_with_another_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
+def test_a_file_with_an_unexpected_note_is_rebuilt(source: Parser, own_cache: Path) -> None:
     cached(source.path, "plain", source)
     for number, note in enumerate(("", "[]", '{"stamp": 3}', "{"), 2):
         ratings_of("12345").save(kept_file(own_cache), note)
@@ -95,9 +95,7 @@ def test_a_file_with_another_note_is_rebuilt(source: Parser, own_cache: Path) ->
         assert source.calls == number
 
 
-def test_a_source_that_changes_while_it_is_parsed_is_not_kept(
-    source: Parser, own_cache: Path
-) -> None:
+def test_a_source_that_changes_while_parsed_is_not_cached(source: Parser, own_cache: Path) -> None:
     def parse() -> tuple[Dataset, str]:
         result = source()
         source.path.write_text("555551")
@@ -108,7 +106,7 @@ def test_a_source_that_changes_while_it_is_parsed_is_not_kept(
     assert cached(source.path, "plain", source)[0] == ratings_of("555551")
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(
+def test_an_unwritable_cache_is_a_warning(
     source: Parser, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (own_cache / "parsed").write_text("a file where the folder should be")
@@ -134,9 +132,7 @@ for number in range(10):
 """
 
 
-def test_processes_that_fill_the_cache_at_once_do_not_harm_it(
-    source: Parser, own_cache: Path
-) -> None:
+def test_concurrent_processes_fill_the_cache(source: Parser, own_cache: Path) -> None:
     command = [sys.executable, "-c", FILL, str(source.path)]
     workers = [subprocess.Popen(command) for _ in range(2)]
     assert [worker.wait(120) for worker in workers] == [0, 0]
@@ -147,7 +143,7 @@ def test_processes_that_fill_the_cache_at_once_do_not_harm_it(
     assert source.calls == 0
 
 
-def test_files_read_beside_the_source_belong_to_it(source: Parser, tmp_path: Path) -> None:
+def test_changed_companion_files_invalidate_the_cache(source: Parser, tmp_path: Path) -> None:
     titles = tmp_path / "titles"
     titles.write_text("a")
     cached(source.path, "plain", source, [titles])

@@ -39,7 +39,7 @@ _WORDS = ("opinion", "satisfaction")
 
 @pytest.mark.parametrize(("name", "values"), PREFERENCES)
 @pytest.mark.parametrize("as_text", [True, False])
-def test_a_column_that_looks_like_ratings_is_asked_about(
+def test_a_column_that_looks_like_ratings_is_ambiguous(
     name: str, values: list[Any], as_text: bool, tmp_path: Path
 ) -> None:
     data: Any = table(name, values)
@@ -56,7 +56,7 @@ def test_a_column_that_looks_like_ratings_is_asked_about(
     assert load(data, implicit=True).implicit
 
 
-def test_only_a_column_above_zero_is_offered_as_a_weight() -> None:
+def test_only_positive_columns_are_offered_as_weights() -> None:
     with pytest.raises(DataError, match='weight="Feedback"'):
         load(table("Feedback", [1, 9, 10, 7]))
     for name, values in (("liked", [True, False]), ("thumbs", [1, -1]), ("label", [0, 1])):
@@ -78,7 +78,7 @@ OTHERS: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "values"), OTHERS)
-def test_other_columns_are_left_alone(name: str, values: list[Any], tmp_path: Path) -> None:
+def test_other_columns_are_ignored(name: str, values: list[Any], tmp_path: Path) -> None:
     frame = table(name, values)
     frame.write_csv(tmp_path / "own.csv")
     assert load(frame).implicit
@@ -112,9 +112,7 @@ def plays() -> list[int]:
 
 
 @pytest.mark.parametrize("counts", [plays(), [n * 37 for n in plays()], [1, 1, 1, 2, 3, 90]])
-def test_counts_without_a_name_lead_to_the_option_of_weights(
-    counts: list[int], tmp_path: Path
-) -> None:
+def test_unnamed_counts_suggest_weights(counts: list[int], tmp_path: Path) -> None:
     rows = [(u, i, (counts * 40)[n] ** 2) for n, (u, i) in enumerate(PAIRS)]
     path = tmp_path / "plays.csv"
     path.write_text("".join(f"{u},{i},{n}\n" for u, i, n in rows))
@@ -154,6 +152,6 @@ def test_two_columns_of_one_name_are_an_error(tmp_path: Path) -> None:
         ({"repeats": "last"}, "unknown load option 'repeats'"),
     ],
 )
-def test_options_of_a_wrong_type_are_named(options: dict[str, Any], message: str) -> None:
+def test_options_of_a_wrong_type_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         load([(1, 2, 3), (1, 3, 4)], **options)

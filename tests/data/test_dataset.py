@@ -55,7 +55,7 @@ def ratings_of(triples: list[Triple], times: bool = True) -> Ratings:
 
 @settings(max_examples=80)
 @given(TRIPLES, st.sampled_from(["user", "item"]))
-def test_rows_hold_each_axis_ratings_in_their_order(triples: list[Triple], axis: Axis) -> None:
+def test_rows_keep_the_order_of_ratings(triples: list[Triple], axis: Axis) -> None:
     ratings = ratings_of(triples)
     rows = ratings.rows(axis)
     own, other = (0, 1) if axis == "user" else (1, 0)
@@ -72,7 +72,7 @@ def test_rows_hold_each_axis_ratings_in_their_order(triples: list[Triple], axis:
     assert [array.dtype.name for array in arrays] == ["int64", "int32", "uint8"]
 
 
-def test_grouped_arrays_are_handed_out_without_a_copy() -> None:
+def test_rows_of_grouped_ratings_are_not_copied() -> None:
     ratings = ratings_of([(0, 3, 1), (0, 1, 2), (4, 0, 0)])
     assert ratings.rows().columns is ratings.items
     assert ratings.rows().levels is ratings.levels
@@ -92,7 +92,7 @@ def test_rows_are_grouped_once_and_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("axis", ["user", "item"])
-def test_levels_are_counted_for_each_user_and_item(axis: Axis) -> None:
+def test_level_counts(axis: Axis) -> None:
     triples = [(0, 3, 1), (0, 1, 4), (4, 3, 1), (6, 0, 0)]
     expected = np.zeros((7 if axis == "user" else 6, 5), int)
     for triple in triples:
@@ -102,7 +102,7 @@ def test_levels_are_counted_for_each_user_and_item(axis: Axis) -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=60), st.integers(0, 3))
-def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
+def test_stable_order(index: list[int], shift: int) -> None:
     array = np.array([i >> (shift * 10) for i in index], np.int32)
     order = stable_order(array, 2**31)
     expected = sorted(range(len(index)), key=lambda i: (int(array[i]), i))
@@ -111,9 +111,7 @@ def test_the_order_groups_and_is_stable(index: list[int], shift: int) -> None:
 
 @settings(max_examples=50)
 @given(TRIPLES.filter(bool), st.data())
-def test_selecting_by_mask_and_by_position_agree(
-    triples: list[Triple], data: st.DataObject
-) -> None:
+def test_select_takes_masks_and_positions(triples: list[Triple], data: st.DataObject) -> None:
     ratings = ratings_of(triples)
     mask = np.array(
         data.draw(st.lists(st.booleans(), min_size=len(triples), max_size=len(triples)))
@@ -154,14 +152,14 @@ def variants() -> dict[str, Ratings]:
     }
 
 
-def test_the_fingerprint_changes_with_everything_that_matters() -> None:
+def test_fingerprints_depend_on_every_field() -> None:
     prints = {name: ratings.fingerprint for name, ratings in variants().items()}
     assert len(set(prints.values())) == len(prints)
     assert all(len(text) == 32 and int(text, 16) >= 0 for text in prints.values())
     assert prints == {name: ratings.fingerprint for name, ratings in variants().items()}
 
 
-def test_equal_content_is_equal_and_other_things_are_not() -> None:
+def test_equality_is_by_content() -> None:
     one, two = ratings_of(BASE), ratings_of(BASE)
     assert one == two
     with pytest.raises(TypeError, match="unhashable"):
@@ -170,7 +168,7 @@ def test_equal_content_is_equal_and_other_things_are_not() -> None:
     assert one != "ratings"
 
 
-def test_nothing_can_be_changed() -> None:
+def test_data_sets_are_immutable() -> None:
     ratings = ratings_of(BASE)
     for name in ("users", "items", "levels", "user_ids", "item_ids", "times"):
         with pytest.raises(ValueError, match="read-only"):
@@ -179,7 +177,7 @@ def test_nothing_can_be_changed() -> None:
         ratings.users = ratings.items
 
 
-def test_it_prints_as_one_line() -> None:
+def test_repr() -> None:
     assert repr(ratings_of(BASE)) == (
         "<Ratings test: 3 ratings of 6 items by 7 users, scale 1–5, with times>"
     )
@@ -189,7 +187,7 @@ def test_it_prints_as_one_line() -> None:
     )
 
 
-def test_a_wrong_axis_is_refused() -> None:
+def test_invalid_axes_are_refused() -> None:
     with pytest.raises(DataError, match=r'axis=.users. is not an axis.*"user" or "item"'):
         ratings_of(BASE).rows("users")  # type: ignore[arg-type]
 
@@ -199,7 +197,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
         ratings_of(BASE).replace(levels=np.zeros(2, np.uint8))
 
 
-def test_the_scale_decides_whether_rows_are_interactions() -> None:
+def test_the_scale_decides_between_ratings_and_interactions() -> None:
     index, ids = np.array([0, 1], np.int32), np.arange(2)
     weights = np.array([2, 0.5], np.float32)
     levels = np.zeros(2, np.uint8)
@@ -219,7 +217,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3)), max_size=20)
 
 @settings(max_examples=100)
 @given(ROWS, st.lists(st.integers(0, 3), max_size=3, unique=True), st.integers(1, 7))
-def test_a_subset_has_the_labelled_rows_label_after_label(
+def test_subsets_are_ordered_by_label(
     rows: list[tuple[int, int]], keep: list[int], size: int
 ) -> None:
     numbers, labels = np.array(rows, np.int64).reshape(-1, 2).T
@@ -248,7 +246,7 @@ def test_a_subset_has_the_labelled_rows_label_after_label(
         assert part.counts("user").tolist() == counts.tolist()
 
 
-def test_subsets_of_subsets_and_their_concatenations_are_what_copies_are() -> None:
+def test_nested_and_concatenated_subsets_equal_copies() -> None:
     rng, whole = np.random.default_rng(3), many(500)
     labels = rng.integers(0, 4, 500).astype(np.uint8)
     half, last = whole.subset(labels, 0, 2), whole.subset(labels, 3)
@@ -262,7 +260,7 @@ def test_subsets_of_subsets_and_their_concatenations_are_what_copies_are() -> No
     assert half.subset(again, 1).concat(last) == whole.select(np.concatenate([picked, places[2]]))
 
 
-def test_times_of_two_types_are_concatenated_in_the_wider_one() -> None:
+def test_concatenated_times_have_the_wider_type() -> None:
     first = ratings_of(BASE)
     second = first.replace(times=np.full(3, 2**40))
     times = first.concat(second).times
@@ -334,7 +332,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.usefixtures("hundredths")
-def test_parts_and_rows_take_few_bytes_a_rating(tmp_path: Path) -> None:
+def test_splits_and_rows_need_less_than_9_bytes_per_rating(tmp_path: Path) -> None:
     ratings = many()
     many(10).rows("user")  # compiles what groups rows
 
@@ -350,7 +348,7 @@ def test_parts_and_rows_take_few_bytes_a_rating(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("hundredths")
-def test_lazy_subsets_are_what_copies_are(tmp_path: Path) -> None:
+def test_saved_subsets_equal_copies(tmp_path: Path) -> None:
     ratings = many()
     parts = split(ratings, "paper:1")
     pairs = zip(ratings.users.tolist(), ratings.items.tolist(), strict=True)

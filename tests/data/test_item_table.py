@@ -45,7 +45,7 @@ def write(table: dict[str, list[Any]], path: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".dat", ".latin"])
-def test_titles_and_genres_come_to_their_items(suffix: str, ratings: str, tmp_path: Path) -> None:
+def test_titles_and_genres_are_joined(suffix: str, ratings: str, tmp_path: Path) -> None:
     got = load(ratings, item_features=write(TABLE, tmp_path / f"items{suffix}"))
     assert got.item_ids.tolist() == [5, 7]
     assert got.titles is not None
@@ -54,7 +54,7 @@ def test_titles_and_genres_come_to_their_items(suffix: str, ratings: str, tmp_pa
     assert got.genres.tolist() == ["", "A|B"]
 
 
-def test_frames_give_them_too_and_ratings_from_a_frame_take_them() -> None:
+def test_item_tables_can_be_frames() -> None:
     frame = pa.table({"user": [1, 1], "item": ["a", "b"], "rating": [1, 5]})
     items = pa.table({"Product-ID": ["b", "c"], "name": ["Bee", "Sea"]})
     got = load(frame, item_features=items)
@@ -63,7 +63,7 @@ def test_frames_give_them_too_and_ratings_from_a_frame_take_them() -> None:
     assert got.genres is None
 
 
-def test_a_title_that_was_known_gives_way_only_to_another() -> None:
+def test_titles_of_the_table_replace_known_ones() -> None:
     frame = pl.DataFrame({"user": [1, 1], "item": [1, 2], "rating": [1, 5], "title": ["A", "B"]})
     got = load(frame, item_features=pl.DataFrame({"id": [1, 2], "title": ["New", None]}))
     assert got.titles is not None
@@ -79,14 +79,14 @@ def test_a_title_that_was_known_gives_way_only_to_another() -> None:
         ({"id": [5, None], "title": ["A", "B"]}, r"i\.csv:3: the item id is missing"),
     ],
 )
-def test_what_is_wrong_with_the_items_is_named(
+def test_invalid_item_tables_are_refused(
     table: dict[str, list[Any]], message: str, ratings: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=message):
         load(ratings, item_features=write(table, tmp_path / "i.csv"))
 
 
-def test_other_columns_are_features_of_the_items(ratings: str, tmp_path: Path) -> None:
+def test_other_columns_are_item_features(ratings: str, tmp_path: Path) -> None:
     table: dict[str, list[Any]] = {
         "id": [7, 9, 5],
         "title": ["A", "B", "C"],

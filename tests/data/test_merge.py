@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.support.raw_tables import raw_table
 
+from cfnade import load_split
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.merge import merge
@@ -45,7 +48,7 @@ def test_two_files_become_one_data_set_with_common_ids_and_scale() -> None:
     assert cut.test.times.tolist() == [6, 5]
 
 
-def test_texts_as_ids_and_titles_of_both_are_put_merge() -> None:
+def test_text_ids_and_titles_are_merged() -> None:
     import polars as pl
 
     def named(users: list[str], items: list[str], titles: dict[str, str]) -> Dataset:
@@ -63,7 +66,7 @@ def test_texts_as_ids_and_titles_of_both_are_put_merge() -> None:
     assert both.user_ids[both.users].tolist() == ["b", "a", "é", "c", "a"]
 
 
-def test_half_stars_and_whole_stars_meet_on_half_stars() -> None:
+def test_half_and_whole_stars_are_merged() -> None:
     both = merge(raw([1, 2], [1, 1], [0.5, 3.0]), raw([3, 4], [1, 1], [2.0, 5.0]))
     assert both.values.tolist() == [0.5, 3.0, 2.0, 5.0]
     assert both.scale.values[:2] == (0.5, 1.0)
@@ -76,7 +79,7 @@ def test_a_rating_in_both_files_is_refused(stars: int) -> None:
         split_from_files(TRAIN, test, name="x")
 
 
-def test_numbers_and_texts_as_ids_do_not_mix() -> None:
+def test_numbers_and_texts_as_ids_are_refused() -> None:
     import polars as pl
 
     text = build(
@@ -86,8 +89,19 @@ def test_numbers_and_texts_as_ids_do_not_mix() -> None:
         split_from_files(TRAIN, text, name="x")
 
 
-def test_different_bins_do_not_mix() -> None:
+def test_different_bins_are_refused() -> None:
     columns = raw_table(np.array([1, 2]), np.array([1, 2]), np.array([0.1, 0.77]))
     binned = build(columns, LoadOptions(bins=4))
     with pytest.raises(DataError, match="binned differently"):
         split_from_files(TRAIN, binned, name="x")
+
+
+def test_a_file_can_be_the_test_part(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
+    train.write_text("1\t10\t5\t100\n1\t11\t3\t200\n2\t10\t1\t300\n3\t12\t4\t350\n")
+    test.write_text("9\t10\t2\t500\n1\t12\t4\t600\n")
+    parts = load_split(train, f"file:{test}")
+    assert parts.test.user_ids.tolist() == [1, 2, 3, 9]
+    assert parts.test.user_ids[parts.test.users].tolist() == [9, 1]
+    assert parts.test.values.tolist() == [2.0, 4.0]
+    assert parts.train.scale.values == (1.0, 2.0, 3.0, 4.0, 5.0)

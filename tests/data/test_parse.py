@@ -47,7 +47,9 @@ def test_common_formats_are_read(
 
 @pytest.mark.parametrize("separator", "/-")
 @pytest.mark.parametrize("clock", ["", " 13:45", " 1:45 PM"])
-def test_a_day_above_12_says_which_comes_first(separator: str, clock: str, tmp_path: Path) -> None:
+def test_a_day_above_12_decides_the_order_of_day_and_month(
+    separator: str, clock: str, tmp_path: Path
+) -> None:
     time_of_day = 13 * 3600 + 45 * 60 if clock else 0
     days_first = [f"{day}{separator}05{separator}2025{clock}" for day in ("05", "15")]
     months_first = [f"05{separator}{day}{separator}2025{clock}" for day in ("05", "15")]
@@ -74,13 +76,11 @@ def test_dates_with_dots_have_the_day_first(tmp_path: Path) -> None:
         ("30 Juni 2019", (2019, 6, 30)),
     ],
 )
-def test_german_names_of_months_are_read(
-    text: str, day: tuple[int, int, int], tmp_path: Path
-) -> None:
+def test_german_months_are_read(text: str, day: tuple[int, int, int], tmp_path: Path) -> None:
     assert seconds_of([text], tmp_path) == [int(datetime(*day, tzinfo=UTC).timestamp())]
 
 
-def test_days_without_separators_are_no_seconds(tmp_path: Path) -> None:
+def test_days_without_separators_are_dates(tmp_path: Path) -> None:
     expected = int(datetime(2005, 9, 6, tzinfo=UTC).timestamp())
     assert seconds_of(["20050906"], tmp_path) == [expected]
 
@@ -92,7 +92,7 @@ def test_days_without_separators_are_no_seconds(tmp_path: Path) -> None:
         (["last week", "yesterday"], "is neither a number nor a date"),
     ],
 )
-def test_times_that_are_unclear_are_asked_about_or_ignored_with_a_message(
+def test_ambiguous_times_are_an_error_if_named_and_else_ignored(
     times: list[str], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = file_of(times * 3, tmp_path)
@@ -106,13 +106,13 @@ def test_times_that_are_unclear_are_asked_about_or_ignored_with_a_message(
         assert message in caplog.text
 
 
-def test_one_bad_date_among_good_ones_is_named(tmp_path: Path) -> None:
+def test_a_single_invalid_date_is_located(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"own\.csv:4: time 'soon' is neither a number nor a date"):
         load(file_of(["15.05.2025", "16.05.2025", "soon"], tmp_path))
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", "::"])
-def test_blanks_around_ids_do_not_make_other_ids(separator: str, tmp_path: Path) -> None:
+def test_blanks_around_ids_are_stripped(separator: str, tmp_path: Path) -> None:
     rows = [["ann ", "alien", "4"], ["bob", " alien ", "3"], [" ann", "up", "5"]]
     path = tmp_path / "own.csv"
     path.write_text("".join(separator.join(row) + "\n" for row in rows))
@@ -121,7 +121,7 @@ def test_blanks_around_ids_do_not_make_other_ids(separator: str, tmp_path: Path)
     assert ratings.item_ids.tolist() == ["alien", "up"]
 
 
-def test_identical_rows_count_once_and_are_counted(
+def test_identical_rows_are_dropped_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "own.csv"

@@ -18,6 +18,7 @@ from cfnade.data import datasets
 from cfnade.data.dataset import Dataset
 from cfnade.data.load import LoadOptions
 from cfnade.data.readers import read
+from cfnade.data.splits import MOVIELENS_100K_SPLITS
 from cfnade.data.validate import build
 
 pytestmark = pytest.mark.realdata
@@ -70,7 +71,7 @@ def _read(path: Path) -> tuple[Dataset, str]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_published_set_is_counted_as_published(name: str, real_data: Path) -> None:
+def test_counts_are_the_published_ones(name: str, real_data: Path) -> None:
     (ratings, words), published = _read(_archive(name, real_data)), SETS[name]
     assert words == published.words
     counts = (len(ratings), ratings.n_users, ratings.n_items)
@@ -80,7 +81,7 @@ def test_a_published_set_is_counted_as_published(name: str, real_data: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["ml-100k", "ml-latest-small"])
-def test_every_line_is_read_as_it_is(name: str, real_data: Path) -> None:
+def test_every_line_is_read(name: str, real_data: Path) -> None:
     path, published = _archive(name, real_data), SETS[name]
     ratings, _ = _read(path)
     text = zipfile.ZipFile(path).read(published.member).decode().splitlines()[published.header :]
@@ -106,6 +107,27 @@ def test_every_movie_has_its_title(name: str, real_data: Path) -> None:
     assert not any("\ufffd" in title or "Ã" in title for title in ratings.titles)
 
 
+@pytest.mark.parametrize("name", MOVIELENS_100K_SPLITS)
+def test_movielens_100k_is_split_as_in_its_files(real_data: Path, name: str) -> None:
+    parts = load_split(real_data / "ml-100k.zip", name)
+    with zipfile.ZipFile(real_data / "ml-100k.zip") as file:
+        base, test = (file.read(f"ml-100k/{name}.{end}").decode() for end in ("base", "test"))
+    assert lines_of(parts.test) == sorted(test.splitlines())
+    assert sorted(lines_of(parts.train) + lines_of(parts.valid)) == sorted(base.splitlines())
+    assert len(parts.valid) == -(-len(base.splitlines()) // 20)
+    likes = load_split(real_data / "ml-100k.zip", name, min_rating=4)
+    pairs = {tuple(line.split()[:2]) for line in test.splitlines() if line.split()[2] in "45"}
+    assert {tuple(line.split()[:2]) for line in lines_of(likes.test)} == pairs
+
+
+def lines_of(part: Dataset) -> list[str]:
+    """The rows as lines of u.data, sorted."""
+    assert part.times is not None
+    columns = (part.user_ids[part.users], part.item_ids[part.items], part.values, part.times)
+    rows = zip(*(column.astype(int).tolist() for column in columns), strict=True)
+    return sorted("\t".join(map(str, row)) for row in rows)
+
+
 # -- copies and large sets -------------------------------------------------------------------------
 
 
@@ -121,9 +143,7 @@ def wheel_copy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("CFNADE_DATA")
 
 
-def test_the_wheel_holds_the_same_ratings_as_the_publishers_zip(
-    real_data: Path, wheel_copy: None
-) -> None:
+def test_the_wheel_has_the_ratings_of_the_publisher(real_data: Path, wheel_copy: None) -> None:
     del wheel_copy
     ours, copy = load(real_data / "ml-1m.zip"), load("ml-1m")
     assert len(ours) == len(copy) == 1_000_209
@@ -152,7 +172,7 @@ def test_the_wheel_of_ml_100k_has_the_splits_of_the_publisher(
             assert np.array_equal(getattr(found, column), getattr(expected, column))
 
 
-def test_the_netflix_sample_has_real_dates_but_is_not_the_set(
+def test_the_netflix_sample_is_read_but_is_not_the_data_set(
     real_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sample = real_data / "netflix" / "combined_sample.txt.xz"
@@ -174,7 +194,7 @@ def test_the_netflix_sample_has_real_dates_but_is_not_the_set(
 
 
 @pytest.mark.slow
-def test_the_whole_of_netflix() -> None:
+def test_netflix_prize() -> None:
     folder = Path(os.environ.get("CFNADE_NETFLIX", ""))
     if not (folder / "combined_data_1.txt").exists():
         pytest.skip("CFNADE_NETFLIX names no folder with combined_data_1.txt")

@@ -22,9 +22,7 @@ STARS = [1.0, 2.0, 3.0, 4.0, 5.0]
         ([0.1, 0.7, 0.3], [0.1, 0.3, 0.5, 0.7], "0.1–0.7 by 0.2"),
     ],
 )
-def test_the_scale_is_found_from_the_ratings(
-    seen: list[float], expected: list[float], text: str
-) -> None:
+def test_scales_are_inferred(seen: list[float], expected: list[float], text: str) -> None:
     scale = infer_scale(np.array(seen, np.float64))
     assert list(scale.values) == expected
     assert str(scale) == text
@@ -37,9 +35,7 @@ def test_the_scale_is_found_from_the_ratings(
     st.sampled_from([1, 2, 4, 5, 10, 20, 100, 10_000]),
     st.lists(st.integers(0, MAX_LEVELS - 1), min_size=2, max_size=20, unique=True),
 )
-def test_every_rating_lies_on_the_found_scale_and_the_step_is_the_largest(
-    low: int, parts: int, steps: list[int]
-) -> None:
+def test_inferred_scales_have_the_largest_step(low: int, parts: int, steps: list[int]) -> None:
     values = (low + np.array(steps)) / parts
     scale = infer_scale(values)
     grid = scale.array()
@@ -56,9 +52,7 @@ def test_every_rating_lies_on_the_found_scale_and_the_step_is_the_largest(
     st.lists(st.floats(-100, 100), min_size=2, max_size=MAX_LEVELS, unique=True),
     st.lists(st.floats(-120, 120), max_size=30),
 )
-def test_a_value_is_on_the_scale_only_at_one_of_its_points(
-    points: list[float], values: list[float]
-) -> None:
+def test_values_between_points_are_off_the_scale(points: list[float], values: list[float]) -> None:
     grid = np.array(sorted({round(p, 3) for p in points}))
     if len(grid) < 2:
         return
@@ -81,7 +75,7 @@ def test_float32_ratings_are_on_the_scale_of_tenths() -> None:
 @pytest.mark.parametrize(
     "values", [[0.0, 1e-5, 1.0], [1e300, 2e300], [0.1234567, 2, 3], [0, 1000, 1001]]
 )
-def test_continuous_ratings_are_refused_with_the_option_that_bins_them(
+def test_continuous_ratings_are_refused(
     values: list[float],
 ) -> None:
     with pytest.raises(DataError, match=r"look continuous: \d distinct .*bins=10, or give scale="):
@@ -98,11 +92,11 @@ def test_continuous_ratings_are_refused_with_the_option_that_bins_them(
         ("0.1-0.5/0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
     ],
 )
-def test_a_scale_is_read_as_people_write_it(text: str, expected: list[float]) -> None:
+def test_scales_are_parsed(text: str, expected: list[float]) -> None:
     assert list(parse_scale(text).values) == expected
 
 
-def test_a_scale_may_be_given_as_its_values() -> None:
+def test_scales_can_be_given_as_values() -> None:
     scale = parse_scale([1, 2, 5])
     assert scale.values == (1.0, 2.0, 5.0)
     assert str(scale) == "1, 2, 5"
@@ -122,14 +116,14 @@ def test_a_scale_may_be_given_as_its_values() -> None:
         ([1, float("nan")], r"must be finite and ascending"),
     ],
 )
-def test_bad_scales_are_refused(given_as: str | list[float], message: str) -> None:
+def test_invalid_scales_are_refused(given_as: str | list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_scale(given_as)
 
 
 @settings(max_examples=100)
 @given(st.integers(2, MAX_LEVELS), st.lists(st.floats(-50, 50), min_size=2, max_size=40))
-def test_each_value_falls_into_the_bin_that_holds_it(bins: int, values: list[float]) -> None:
+def test_values_fall_into_their_bins(bins: int, values: list[float]) -> None:
     low, high = min(values), max(values)
     if high - low < 1e-3:
         return
@@ -143,7 +137,7 @@ def test_each_value_falls_into_the_bin_that_holds_it(bins: int, values: list[flo
         assert value < edges[level + 1] or level == bins - 1
 
 
-def test_bins_may_be_given_by_their_edges() -> None:
+def test_bins_can_be_given_by_edges() -> None:
     scale = bin_scale([0, 1, 3, 10], 0.0, 10.0)
     assert scale.values == (0.5, 2.0, 6.5)
     levels, on_scale = scale.levels_of(np.array([0, 0.99, 1, 3, 10, np.nan]))
@@ -160,7 +154,7 @@ def test_bins_may_be_given_by_their_edges() -> None:
         ([0, 5, 9], "ratings run from 0 to 10, beyond the edges"),
     ],
 )
-def test_bad_bins_are_refused(bins: int | list[float], message: str) -> None:
+def test_invalid_bins_are_refused(bins: int | list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
         bin_scale(bins, 0.0, 10.0)
 
@@ -173,7 +167,7 @@ def test_equal_ratings_cannot_be_binned() -> None:
 
 
 @pytest.mark.parametrize("low", [1e7, -3e6, 4e8])
-def test_large_values_keep_their_distance(low: float) -> None:
+def test_large_values_are_distinguished(low: float) -> None:
     scale = infer_scale(np.array([low, low + 0.5, low + 1]))
     assert scale.values == (low, low + 0.5, low + 1)
     levels, fits = scale.levels_of(np.array([low + 0.5, low + 0.25]))

@@ -89,7 +89,7 @@ def test_every_rating_is_in_exactly_one_part(
 
 
 @pytest.mark.parametrize("kind", ["paper:{}", "authors:{}", "authors-code:{}", "users:{}"])
-def test_another_seed_gives_another_split(kind: str) -> None:
+def test_seeds_give_different_splits(kind: str) -> None:
     whole = ratings_of(40, 40, 900, 1)
     one, two = split(whole, kind.format(1)), split(whole, kind.format(2))
     assert set(cells_of(one.test)) != set(cells_of(two.test))
@@ -97,14 +97,14 @@ def test_another_seed_gives_another_split(kind: str) -> None:
     assert one.fingerprint != two.fingerprint
 
 
-def test_the_fingerprint_tells_the_data_and_the_name() -> None:
+def test_fingerprints_depend_on_data_and_name() -> None:
     a, b = ratings_of(40, 40, 900, 1), ratings_of(40, 40, 900, 2)
     prints = [split(a, "paper:1"), split(b, "paper:1"), split(a, "authors:1"), split(a, "time")]
     assert len({cut.fingerprint for cut in prints}) == 4
     assert len(prints[0].fingerprint) == 32
 
 
-def test_names_are_completed_with_what_they_leave_out() -> None:
+def test_names_are_completed_with_defaults() -> None:
     whole = ratings_of(40, 40, 900, 1)
     for short, full in [
         ("kfold:5:2", "kfold:5:2:0"),
@@ -121,7 +121,7 @@ def test_names_are_completed_with_what_they_leave_out() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(3, 400), st.integers(0, 10**17))
-def test_the_papers_sizes_are_rounded_up(n: int, seed: int) -> None:
+def test_sizes_of_paper_splits_are_rounded_up(n: int, seed: int) -> None:
     cut = split(ratings_of(20, 20, n, 0), f"paper:{seed}")
     assert len(cut.test) == -(-n // 10)
     assert len(cut.valid) == -(-(n - len(cut.test)) // 20)
@@ -131,7 +131,7 @@ def test_the_papers_sizes_are_rounded_up(n: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "folds"), [(900, 5), (901, 7), (10, 3), (12, 4)])
-def test_folds_are_disjoint_equal_and_everything(n: int, folds: int) -> None:
+def test_folds_are_a_partition_of_equal_parts(n: int, folds: int) -> None:
     whole = ratings_of(40, 40, n, 2)
     tests = [cells_of(split(whole, f"kfold:{folds}:{i}:4").test) for i in range(folds)]
     assert sorted([cell for cells in tests for cell in cells]) == sorted(cells_of(whole))
@@ -140,7 +140,7 @@ def test_folds_are_disjoint_equal_and_everything(n: int, folds: int) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(-3, 3), max_size=40), st.data())
-def test_the_newest_are_last_by_time_then_position(times: list[int], data: st.DataObject) -> None:
+def test_newest_orders_by_time_then_position(times: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(times)))
     ordered = sorted(range(len(times)), key=lambda i: (times[i], i))
     expected = set(ordered[len(times) - count :])
@@ -148,7 +148,7 @@ def test_the_newest_are_last_by_time_then_position(times: list[int], data: st.Da
     assert set(np.flatnonzero(mask).tolist()) == expected
 
 
-def test_no_training_rating_is_newer_than_validation_or_test() -> None:
+def test_time_splits_train_on_the_oldest_ratings() -> None:
     cut = split(ratings_of(40, 40, 900, 1), "time:0.25")
     train, valid, test = (part.times for part in parts_of(cut)[:3])
     assert train is not None
@@ -159,7 +159,7 @@ def test_no_training_rating_is_newer_than_validation_or_test() -> None:
 
 
 @pytest.mark.parametrize("known", [0, 1, 10, 20])
-def test_held_out_users_are_held_out_whole(known: int) -> None:
+def test_held_out_users_have_no_training_ratings(known: int) -> None:
     whole = ratings_of(60, 40, 1200, 6)
     cut = split(whole, f"users:8:{known}")
     held = set(cut.test.users.tolist())
@@ -202,7 +202,7 @@ def test_held_out_users_are_held_out_whole(known: int) -> None:
         ),
     ],
 )
-def test_bad_names_are_refused_with_the_remedy(name: str, message: str) -> None:
+def test_invalid_names_are_refused(name: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         split(ratings_of(40, 40, 900, 1), name)
 
@@ -225,9 +225,7 @@ def test_too_few_ratings_are_refused(name: str, n: int) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 3000), st.data(), st.integers(0, 2**70))
-def test_positions_with_the_smallest_keys_are_chosen(
-    n: int, data: st.DataObject, seed: int
-) -> None:
+def test_choose_positions_takes_the_smallest_keys(n: int, data: st.DataObject, seed: int) -> None:
     count = data.draw(st.integers(0, n))
     keys = np.random.PCG64((seed, 7)).random_raw(n) if n else np.empty(0, np.uint64)
     expected = np.zeros(n, bool)
@@ -235,7 +233,7 @@ def test_positions_with_the_smallest_keys_are_chosen(
     np.testing.assert_array_equal(choose_positions(n, count, (seed, 7)), expected)
 
 
-def test_chosen_positions_never_change() -> None:
+def test_choose_positions_is_stable() -> None:
     """If this fails, every split by name has changed, and results no longer compare."""
     assert np.flatnonzero(choose_positions(40, 4, (1, 0))).tolist() == [9, 31, 36, 39]
 
@@ -245,9 +243,7 @@ def test_chosen_positions_never_change() -> None:
 
 @settings(max_examples=60)
 @given(st.integers(2, 144), st.integers(1, 99), st.integers(0, 10**6))
-def test_train_and_test_parts_are_a_partition_of_the_given_size(
-    n: int, percent: int, seed: int
-) -> None:
+def test_train_test_split_is_a_partition_of_the_given_size(n: int, percent: int, seed: int) -> None:
     whole = ratings_of(12, 12, n, 0)
     size = -(-n * percent // 100)  # whole numbers: no float is rounded up
     if size == n:
@@ -262,12 +258,12 @@ def test_train_and_test_parts_are_a_partition_of_the_given_size(
     assert cells_of(train_test_split(whole, size, seed)[1]) == cells_of(test)
 
 
-def test_a_fraction_is_not_rounded_up_by_a_floating_point_error() -> None:
+def test_fractions_are_exact() -> None:
     assert math.ceil(100 * 0.07) == 8
     assert len(train_test_split(ratings_of(12, 12, 100, 0), 0.07)[1]) == 7
 
 
-def test_a_tenth_is_the_papers_test_part() -> None:
+def test_a_tenth_is_the_test_part_of_a_paper_split() -> None:
     whole = ratings_of(40, 40, 900, 1)
     assert train_test_split(whole, 0.1, 3)[1] == split(whole, "paper:3").test
     assert isinstance(train_test_split(whole)[0], Ratings)
@@ -283,7 +279,7 @@ def test_a_tenth_is_the_papers_test_part() -> None:
         ({"seed": -1}, r"seed \(=-1\)"),
     ],
 )
-def test_bad_sizes_and_seeds_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_sizes_and_seeds_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         train_test_split(ratings_of(40, 40, 900, 1), **arguments)
 
@@ -300,7 +296,7 @@ def test_only_data_sets_are_split() -> None:
 # -- MovieLens 100K --------------------------------------------------------------------------------
 
 
-def test_splits_of_movielens_100k_are_cut_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_movielens_100k_splits_are_taken_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ratings_of(20, 40, 750, 1)
     monkeypatch.setattr(splits, "_MOVIELENS_100K", splits._pairs_digest(whole))
     cells = cells_of(whole)
@@ -318,7 +314,7 @@ def test_splits_of_movielens_100k_are_cut_by_position(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["u1", "ub"])
-def test_other_data_has_no_split_of_movielens_100k(name: str) -> None:
+def test_movielens_100k_splits_are_refused_for_other_data(name: str) -> None:
     with pytest.raises(DataError, match=rf"split '{name}' is a part of MovieLens 100K.*paper:1"):
         split(ratings_of(40, 40, 900, 1), name)
 
@@ -327,7 +323,7 @@ def test_other_data_has_no_split_of_movielens_100k(name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_last_of_each_person_are_tested_and_those_before_validate(count: int) -> None:
+def test_last_splits_test_the_newest_ratings_of_each_user(count: int) -> None:
     whole = ratings_of(40, 30, 500, 3)
     assert whole.times is not None
     expected: dict[str, set[tuple[int, int]]] = {"train": set(), "valid": set(), "test": set()}
@@ -377,7 +373,7 @@ def liang_by_hand(whole: Dataset, held: int) -> dict[str, set[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize(("n", "held"), [(900, 3), (1500, 10), (700, 2)])
-def test_liangs_protocol_is_followed_draw_for_draw(n: int, held: int) -> None:
+def test_liang_splits_are_those_of_the_published_script(n: int, held: int) -> None:
     whole = ratings_of(60, 80, n, held)
     state = np.random.get_state()  # noqa: NPY002
     expected = liang_by_hand(whole, held)
@@ -417,7 +413,7 @@ def authors_by_hand(n: int, seed: int) -> tuple[list[int], list[int], list[int]]
 
 @pytest.mark.parametrize("n", [3, 10, 11, 30, 110, 200, 222, 1000])
 @pytest.mark.parametrize("seed", [0, 1234])
-def test_the_split_is_that_of_their_code(n: int, seed: int) -> None:
+def test_authors_splits_are_those_of_the_published_script(n: int, seed: int) -> None:
     whole = ratings_of(32, 32, n, 0)
     everything = cells_of(whole)
     train, valid, test = authors_by_hand(n, seed)
@@ -430,7 +426,7 @@ def test_the_split_is_that_of_their_code(n: int, seed: int) -> None:
     assert len(paper.valid) == -(-(n - len(test)) // 20)
 
 
-def test_python_2_shuffles_ten_numbers_so() -> None:
+def test_authors_order_is_that_of_python_2() -> None:
     """Printed by Python 2.7.18: random.seed(1234); x = list(range(10)); random.shuffle(x)."""
     assert authors_order(10, 1234).tolist() == PYTHON_2
 
@@ -438,7 +434,7 @@ def test_python_2_shuffles_ten_numbers_so() -> None:
 PYTHON_2 = [8, 1, 7, 4, 2, 5, 6, 0, 3, 9]
 
 
-def test_the_authors_sizes_are_ceilings_of_floats() -> None:
+def test_authors_sizes_are_ceilings_of_floats() -> None:
     assert authors_sizes(1_000_209) == (4_501, 100_021)
     assert authors_sizes(2_000) == (10, 200)  # 9.000000000000002 rounds up
     for n in range(1, 3000):
@@ -459,7 +455,7 @@ def _ml_1m(path: Path) -> Dataset:
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("seed", PYTHON_2_PARTS)
-def test_movielens_1m_is_split_as_python_2_does(real_data: Path, seed: int) -> None:
+def test_authors_splits_of_movielens_1m_are_those_of_python_2(real_data: Path, seed: int) -> None:
     ml_1m = _ml_1m(real_data / "ml-1m.zip")
     code, paper = split(ml_1m, f"authors-code:{seed}"), split(ml_1m, f"authors:{seed}")
     assert [len(part) for part in (code.train, code.valid, code.test)] == [895_687, 4_501, 100_021]
@@ -478,7 +474,7 @@ def raw_digest(part: Dataset) -> str:
     return hashlib.md5(text.encode()).hexdigest()
 
 
-def test_the_validation_part_depends_on_the_seed() -> None:
+def test_validation_parts_depend_on_the_seed() -> None:
     drawn = [add_validation(np.full(400, TRAIN, np.uint8), seed) for seed in (1, 2)]
     assert [int((parts == VALID).sum()) for parts in drawn] == [20, 20]
     assert (drawn[0] != drawn[1]).any()

@@ -43,7 +43,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
+def test_round_trip(name: str, tmp_path: Path) -> None:
     ratings = VARIANTS[name]
     ratings.save(tmp_path / "r", "why ✓")
     back, note = open_dataset(tmp_path / "r")
@@ -61,7 +61,7 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(), max_size=5), min_size=2, max_size=10))
-def test_any_texts_come_back(tmp_path: Path, texts: list[str]) -> None:
+def test_round_trip_of_any_text(tmp_path: Path, texts: list[str]) -> None:
     array = np.empty(len(texts), object)
     array[:] = texts
     tiny(item_ids=array, titles=array[::-1]).save(tmp_path / "r")
@@ -71,7 +71,7 @@ def test_any_texts_come_back(tmp_path: Path, texts: list[str]) -> None:
     assert back.titles.tolist() == texts[::-1]
 
 
-def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> None:
+def test_arrays_are_mapped_and_read_only(tmp_path: Path) -> None:
     tiny().save(tmp_path / "r")
     back = Dataset.open(tmp_path / "r")
     assert not back.levels.flags.owndata
@@ -83,7 +83,7 @@ def test_arrays_are_mapped_not_copied_and_cannot_be_changed(tmp_path: Path) -> N
 # -- damage ------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_is_noticed_in_every_byte(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_any_byte_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "r"
     tiny().save(path)
     whole = path.read_bytes()
@@ -94,7 +94,7 @@ def test_a_flipped_bit_is_noticed_in_every_byte(tmp_path: Path) -> None:
         assert_refused(path, bytes(damaged), f"byte {place}, bit {place % 8}")
 
 
-def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
+def test_an_overwritten_byte_of_the_header_is_detected(tmp_path: Path) -> None:
     """Or else nothing is lost: a space in the header may become another kind of blank."""
     path, ratings = tmp_path / "r", tiny()
     ratings.save(path)
@@ -111,7 +111,7 @@ def test_an_overwritten_byte_of_the_header_is_noticed(tmp_path: Path) -> None:
             assert back == ratings
 
 
-def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
+def test_truncated_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "r"
     tiny().save(path)
     whole = path.read_bytes()
@@ -121,7 +121,7 @@ def test_every_shorter_file_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.booleans(), st.data())
-def test_anything_else_is_refused(
+def test_arbitrary_content_is_refused(
     tmp_path: Path, content: bytes, framed: bool, data: st.DataObject
 ) -> None:
     if framed:  # a whole header of any JSON
@@ -160,12 +160,12 @@ def test_impossible_arrays_are_refused(entry: dict[str, object], tmp_path: Path)
     assert_refused(tmp_path / "r", content, str(entry))
 
 
-def test_a_header_of_many_brackets_is_refused(tmp_path: Path) -> None:
+def test_a_deeply_nested_header_is_refused(tmp_path: Path) -> None:
     header = b"[" * 100_000
     assert_refused(tmp_path / "r", len(header).to_bytes(8, "little") + header, "deep")
 
 
-def test_a_missing_array_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_array_is_detected(tmp_path: Path) -> None:
     """The times' entry is taken out of the header; everything that is left is in order."""
     path = tmp_path / "r"
     tiny().save(path)

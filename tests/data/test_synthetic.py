@@ -31,7 +31,7 @@ def drawn() -> Synthetic:
 
 @settings(max_examples=40)
 @given(st.integers(1, 30), st.integers(1, 30), st.data(), st.integers(0, 2**40))
-def test_any_shape_is_drawn_exactly(users: int, items: int, data: st.DataObject, seed: int) -> None:
+def test_shapes_are_exact(users: int, items: int, data: st.DataObject, seed: int) -> None:
     n = data.draw(st.integers(max(users, items), users * items))
     ratings = synthetic(users, items, n, seed=seed, factors=2).ratings
     assert (len(ratings), ratings.n_users, ratings.n_items) == (n, users, items)
@@ -59,13 +59,10 @@ def test_presets_have_the_published_shapes(name: str, shape: tuple[int, int, int
     assert small.source == f"synthetic {name} / 10000, seed 1"
 
 
-# -- tails -------------------------------------------------------------------------------------
-
-
 # -- truth -------------------------------------------------------------------------------------
 
 
-def test_ratings_fall_as_often_as_the_truth_says(drawn: Synthetic) -> None:
+def test_ratings_follow_the_true_distribution(drawn: Synthetic) -> None:
     """Within each tenth of the cells by true mean, levels have their expected counts."""
     ratings = drawn.ratings
     chances = drawn.probabilities(ratings.users, ratings.items)
@@ -78,7 +75,7 @@ def test_ratings_fall_as_often_as_the_truth_says(drawn: Synthetic) -> None:
         assert stats.chi2.sf(statistic, used.sum() - 1) > 1e-4
 
 
-def test_probabilities_are_those_of_the_formula(drawn: Synthetic) -> None:
+def test_probabilities_follow_the_formula(drawn: Synthetic) -> None:
     truth = drawn.truth
     for user, item in [(0, 0), (5, 17), (1000, 900)]:
         taste = float(
@@ -94,7 +91,7 @@ def test_probabilities_are_those_of_the_formula(drawn: Synthetic) -> None:
 # -- seeds, times, refusals --------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_bits() -> None:
+def test_seeds_are_reproducible() -> None:
     one, two, other = (synthetic(300, 200, 9000, seed=s, times=True) for s in (5, 5, 6))
     assert one.ratings == two.ratings
     assert one.ratings != other.ratings
@@ -115,7 +112,7 @@ def test_every_option_changes_the_ratings() -> None:
     assert draw(times=True).ratings.times is not None
 
 
-def test_times_are_whole_seconds_of_three_years_and_each_person_has_a_period() -> None:
+def test_times_of_each_user_lie_in_a_short_period() -> None:
     ratings = synthetic(300, 200, 9000, seed=5, times=True).ratings
     times = ratings.times
     assert times is not None
@@ -142,7 +139,7 @@ def test_impossible_shapes_are_refused(shape: tuple[int, int, int], message: str
         synthetic(*shape, seed=1)
 
 
-def test_bad_options_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(DataError, match=r"factors \(=-1\) must be a whole number of at least 0"):
         synthetic(3, 4, 5, seed=1, factors=-1)
     with pytest.raises(DataError, match=r"unknown shape 'ml-2m'; did you mean 'ml-1m'\?"):
@@ -154,9 +151,7 @@ def test_bad_options_are_refused() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30), st.integers(1, 50), st.data())
-def test_shares_are_whole_bounded_and_sum_up(
-    weights: list[float], maximum: int, data: st.DataObject
-) -> None:
+def test_apportion(weights: list[float], maximum: int, data: st.DataObject) -> None:
     total = data.draw(st.integers(0, maximum * len(weights)))
     shares = apportion(total, np.array(weights), maximum)
     assert shares.sum() == total
@@ -168,14 +163,14 @@ def test_shares_are_whole_bounded_and_sum_up(
 
 @settings(max_examples=60)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50))
-def test_the_alias_table_gives_each_item_its_weight(weights: list[float]) -> None:
+def test_alias_table(weights: list[float]) -> None:
     accept, alias = alias_table(np.array(weights))
     probabilities = np.minimum(accept, 1) / len(weights)
     np.add.at(probabilities, alias, (1 - np.minimum(accept, 1)) / len(weights))
     np.testing.assert_allclose(probabilities, np.array(weights) / sum(weights), atol=1e-9)
 
 
-def test_items_are_drawn_in_proportion_to_their_weights() -> None:
+def test_items_are_sampled_by_weight() -> None:
     """With one rating each, people's items are independent draws from the popularities."""
     weights = np.array([5.0, 1.0, 3.0, 0.5, 2.0, 1.5, 4.0, 3.0])
     offsets, items = np.arange(20_001), np.empty(20_000, np.int32)
@@ -186,7 +181,7 @@ def test_items_are_drawn_in_proportion_to_their_weights() -> None:
 
 
 @pytest.mark.parametrize("count", [8, 16])  # one by one from 8 items on; by waiting times below
-def test_both_ways_of_drawing_two_items_have_the_probabilities_of_drawing_in_turn(
+def test_both_samplers_draw_without_replacement(
     count: int,
 ) -> None:
     weights = np.linspace(1.0, 4.0, count)
@@ -213,7 +208,7 @@ def test_both_ways_of_drawing_two_items_have_the_probabilities_of_drawing_in_tur
 # -- interactions ------------------------------------------------------------------------------
 
 
-def test_interactions_are_drawn_without_replacement_in_proportion() -> None:
+def test_interactions_are_sampled_without_replacement() -> None:
     made = synthetic_interactions(4000, 5, 2, seed=3)
     first, second = made.interactions.items.reshape(-1, 2).T
     assert (first != second).all()
@@ -228,7 +223,7 @@ def test_interactions_are_drawn_without_replacement_in_proportion() -> None:
     assert np.linalg.matrix_rank(made.utility - made.utility.mean(0)) <= N_FACTORS
 
 
-def test_a_seed_repeats_interactions() -> None:
+def test_seeds_of_interactions_are_reproducible() -> None:
     ratings = synthetic_interactions(30, 20, 7, seed=1).interactions
     assert ratings == synthetic_interactions(30, 20, 7, seed=1).interactions
     assert ratings != synthetic_interactions(30, 20, 7, seed=2).interactions

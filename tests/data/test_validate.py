@@ -42,7 +42,7 @@ def listed(ratings: Dataset) -> list[tuple[Any, Any, float]]:
 
 @settings(max_examples=100)
 @given(st.sampled_from(INTEGERS), st.data())
-def test_integer_ids_come_back_and_rise(dtype: str, data: st.DataObject) -> None:
+def test_integer_ids_are_encoded_in_ascending_order(dtype: str, data: st.DataObject) -> None:
     info = np.iinfo(dtype)
     top = min(int(info.max), 2**63 - 1)
     near = st.integers(int(info.min), min(int(info.min) + 40, top))
@@ -55,7 +55,7 @@ def test_integer_ids_come_back_and_rise(dtype: str, data: st.DataObject) -> None
 
 @settings(max_examples=40)
 @given(st.lists(st.text(max_size=4), min_size=1, max_size=30))
-def test_text_ids_come_back_and_rise(ids: list[str]) -> None:
+def test_text_ids_are_encoded_in_ascending_order(ids: list[str]) -> None:
     index, table = encode_ids(pl.Series(ids, dtype=pl.String))
     assert table.tolist() == sorted(set(ids), key=lambda text: text.encode())
     assert table[index].tolist() == ids
@@ -75,7 +75,7 @@ def test_text_ids_come_back_and_rise(ids: list[str]) -> None:
     ).filter(lambda rows: len({row[2] for row in rows}) > 1),
     st.sampled_from(["uint8", "int64", "float32", "float64"]),
 )
-def test_what_goes_in_comes_out(rows: list[tuple[int, int, int]], dtype: str) -> None:
+def test_ratings_are_preserved(rows: list[tuple[int, int, int]], dtype: str) -> None:
     users, items, values = zip(*rows, strict=True)
     ratings = made(users, items, np.array(values, dtype))
     assert listed(ratings) == [(u, i, float(v)) for u, i, v in rows]
@@ -93,12 +93,12 @@ def test_what_goes_in_comes_out(rows: list[tuple[int, int, int]], dtype: str) ->
         ([0, 7, 1], r"row 0: rating 0 is off the scale 1–5 \(2 such ratings\)"),
     ],
 )
-def test_bad_ratings_are_refused_with_their_place(values: list[float], message: str) -> None:
+def test_invalid_ratings_are_located(values: list[float], message: str) -> None:
     with pytest.raises(DataError, match=message):
         made([1, 2, 3], [1, 2, 3], np.array(values, float), scale="1-5")
 
 
-def test_continuous_ratings_work_with_bins() -> None:
+def test_continuous_ratings_need_bins() -> None:
     values = np.linspace(0.013, 0.987, 50) ** 2
     with pytest.raises(DataError, match=r"look continuous.*bins=10"):
         made(range(50), range(50), values)
@@ -148,7 +148,7 @@ def test_a_repeat_is_an_error_that_counts_and_shows() -> None:
         made([8, 7, 8, 7, 7, 8, 1], [9, 9, 8, 9, 9, 8, 9], [1, 2, 3, 4, 5, 5, 3])
 
 
-def test_a_mean_of_binned_ratings_falls_into_the_bin_that_holds_it() -> None:
+def test_means_of_binned_duplicates_are_binned() -> None:
     ratings = made(
         [1, 1, 2, 3], [1, 1, 1, 1], [0.0, 6.0, 0.5, 10.0], bins=[0, 1, 2, 10], duplicates="mean"
     )
@@ -160,7 +160,7 @@ def test_a_mean_of_binned_ratings_falls_into_the_bin_that_holds_it() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-(2**31), 2**31), max_size=10))
-def test_times_stay_whole_and_small_where_they_fit(times: list[int]) -> None:
+def test_times_use_32_bits_if_they_fit(times: list[int]) -> None:
     compact = compact_times(np.array(times, np.int64))
     assert compact.tolist() == times
     fits = all(-(2**31) < t < 2**31 for t in times)
@@ -175,7 +175,7 @@ def test_times_stay_whole_and_small_where_they_fit(times: list[int]) -> None:
         ([3] * 500, {"bins": 4}, "own.csv: bins=4: every rating is 3"),
     ],
 )
-def test_a_fault_of_the_scale_names_the_file(
+def test_errors_of_the_scale_name_the_file(
     ratings: Iterable[int], options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     lines = (f"{n},{n % 7},{rating}" for n, rating in enumerate(ratings))

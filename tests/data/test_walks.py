@@ -28,7 +28,7 @@ def ratings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_fresh_file_and_one_in_the_cache_take_a_short_walk(ratings_file: Path) -> None:
+def test_loading_enters_few_modules_and_functions(ratings_file: Path) -> None:
     for max_modules, max_functions in (MAX_FRESH, MAX_CACHED):
         entered = entered_functions(partial(load, ratings_file))
         modules = sorted({code.co_filename.removeprefix(ROOT) for code in entered})

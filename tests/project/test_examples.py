@@ -55,7 +55,7 @@ def test_quickstart_beats_the_mean_and_saves(capsys: pytest.CaptureFixture[str])
     assert "same predictions: True" in said
 
 
-def test_own_ratings_marks_the_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_ratings_reports_unknown_users(capsys: pytest.CaptureFixture[str]) -> None:
     run("own_ratings")
     said = capsys.readouterr().out
     assert "9,000 ratings of 80 items by 300 users, scale 0.5–5 by 0.5" in said
@@ -64,7 +64,9 @@ def test_own_ratings_marks_the_unknown(capsys: pytest.CaptureFixture[str]) -> No
     assert "1 of 3 answers are about a user without ratings" in said
 
 
-def test_new_user_gets_another_list_with_another_rating(capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_user_recommends_differently_after_another_rating(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run("new_user")
     said = capsys.readouterr().out
     before, after = (json.loads(text) for text in re.findall(r"(?:before|rating): (\[.*\])", said))
@@ -79,7 +81,7 @@ def test_new_user_gets_another_list_with_another_rating(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_each_example_takes_a_file(
+def test_examples_take_a_file(
     name: str, own_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(name, str(own_file))
@@ -87,12 +89,12 @@ def test_each_example_takes_a_file(
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_each_example_says_how_to_run_it(name: str) -> None:
+def test_examples_document_their_command(name: str) -> None:
     text = (ROOT / "examples" / f"{name}.py").read_text()
     assert f"python examples/{name}.py" in text.split('"""')[1]
 
 
-def test_clicks_are_listed_better_than_by_popularity(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clicks_beats_popularity(capsys: pytest.CaptureFixture[str]) -> None:
     from cfnade import split
     from cfnade.data.synthetic import synthetic_interactions
 

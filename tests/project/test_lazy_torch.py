@@ -51,7 +51,7 @@ assert "torch" not in sys.modules
 """
 
 
-def test_the_estimator_imports_torch_when_training_starts(tmp_path: Path) -> None:
+def test_a_loaded_estimator_answers_without_torch(tmp_path: Path) -> None:
     ratings = synthetic(30, 20, 300, seed=3).ratings
     CFNADE(side="user", hidden=(6,), epochs=1, n_threads=1).fit(ratings).save(tmp_path)
     done = subprocess.run(
@@ -132,13 +132,13 @@ def run(code: str, *arguments: Any, cwd: Path | None = None) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_no_kind_of_model_needs_torch_to_answer_known_and_new_people(tmp_path: Path) -> None:
+def test_every_kind_of_model_answers_without_torch(tmp_path: Path) -> None:
     for name, model in MODELS.items():
         save(model(), tmp_path / name)
     run(ASK, *(tmp_path / name for name in MODELS))
 
 
-def test_no_command_that_asks_needs_torch(tmp_path: Path) -> None:
+def test_commands_answer_without_torch(tmp_path: Path) -> None:
     save(rated_model(), tmp_path / "model")
     (tmp_path / "pairs.csv").write_text("user,item\n2,1\n77,3\n")
     commands = [
@@ -152,14 +152,14 @@ def test_no_command_that_asks_needs_torch(tmp_path: Path) -> None:
     run(COMMANDS, json.dumps([command.split() for command in commands]), cwd=tmp_path)
 
 
-def test_the_service_needs_no_torch(tmp_path: Path) -> None:
+def test_the_service_answers_without_torch(tmp_path: Path) -> None:
     pytest.importorskip("fastapi")
     save(rated_model(), tmp_path)
     run(SERVE, tmp_path, 1, 2)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_arrays_are_declared_as_networks_have_them(name: str) -> None:
+def test_array_specs_match_networks(name: str) -> None:
     for member in MODELS[name]().members:
         specs = member_spec(member.to_dict())
         assert {key: (s.shape, s.dtype) for key, s in specs.items()} == {
@@ -180,7 +180,7 @@ def mapped_places(file: Path) -> list[range]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
 @pytest.mark.parametrize("name", ["user", "user-ridge", "both", "neighborhood"])
-def test_tables_are_the_file_and_networks_are_the_tables(tmp_path: Path, name: str) -> None:
+def test_networks_share_the_memory_of_the_mapped_file(tmp_path: Path, name: str) -> None:
     save(MODELS[name](), tmp_path)
     file = tmp_path / "model.safetensors"
     before, fitted = file.read_bytes(), load(tmp_path)

@@ -27,7 +27,7 @@ class Thing:
         return self.half, self.half
 
 
-def test_threads_that_ask_at_once_get_one_value() -> None:
+def test_concurrent_threads_get_one_value() -> None:
     for name in ("half", "whole"):
         thing, gate = Thing(), threading.Barrier(8)
 
@@ -45,7 +45,7 @@ class Source(Memo):
     """Something that values are computed from."""
 
 
-def test_values_are_computed_once_for_a_key_and_dropped_with_their_object() -> None:
+def test_memo_computes_once_per_key_and_is_freed_with_its_object() -> None:
     sources, gate = [Source(), Source()], threading.Barrier(8)
     runs: list[int] = []
 

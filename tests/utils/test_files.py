@@ -18,7 +18,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_readers_see_the_old_file_until_the_new_one_is_complete(tmp_path: Path) -> None:
+def test_atomic_write_replaces_a_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "f.txt"
     write_text(path, "old ✓")
     with path.open(encoding="utf-8") as reader, atomic_write(path) as file:
@@ -46,7 +46,7 @@ def test_a_failure_inside_leaves_the_old_file(error: type[BaseException], tmp_pa
     assert names(tmp_path) == ["f"]
 
 
-def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_text(tmp_path / "f", "x")
@@ -56,7 +56,7 @@ def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o640
 
 
-def test_of_many_writers_at_once_one_wins_whole(tmp_path: Path) -> None:
+def test_concurrent_writers_leave_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
     texts = [str(i) * 50_000 for i in range(8)]
     threads = [threading.Thread(target=write_text, args=(path, text)) for text in texts]
@@ -71,7 +71,7 @@ def test_of_many_writers_at_once_one_wins_whole(tmp_path: Path) -> None:
 # -- locks ----------------------------------------------------------------------------------------
 
 
-def test_one_of_many_processes_holds_the_lock(tmp_path: Path) -> None:
+def test_one_process_holds_the_lock(tmp_path: Path) -> None:
     """Each adds 1 to a number, reading and writing: no increment is lost if they take turns."""
     number, lock = tmp_path / "number", tmp_path / "lock"
     number.write_text("0")

@@ -40,7 +40,7 @@ def assert_same(one: Arrays, other: Arrays) -> None:
         np.testing.assert_array_equal(array, other[name])
 
 
-def test_arrays_and_texts_come_back_and_any_reader_opens_them(tmp_path: Path) -> None:
+def test_round_trip_and_compatibility(tmp_path: Path) -> None:
     path, arrays = tmp_path / "a", some_arrays()
     write_arrays(path, arrays, {"note": "é \u2713"})
     found, metadata = open_arrays(path)
@@ -50,7 +50,7 @@ def test_arrays_and_texts_come_back_and_any_reader_opens_them(tmp_path: Path) ->
     assert all(array.ctypes.data % array.itemsize == 0 for array in found.values())
 
 
-def test_chunks_give_the_same_file_as_whole_arrays(tmp_path: Path) -> None:
+def test_chunks_give_the_same_file_as_arrays(tmp_path: Path) -> None:
     arrays = some_arrays()
 
     def rows(name: str) -> Iterator[npt.NDArray[Any]]:
@@ -87,7 +87,7 @@ def test_a_writable_mapping_never_changes_the_file(tmp_path: Path) -> None:
         open_arrays(path)[0]["matrix"][:] = 7.0
 
 
-def test_verification_compares_contents_only_if_asked_for(tmp_path: Path) -> None:
+def test_verification_is_optional(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_arrays(path, some_arrays(), {})
     content = bytearray(path.read_bytes())
@@ -105,13 +105,13 @@ def test_verification_compares_contents_only_if_asked_for(tmp_path: Path) -> Non
 # -- digests --------------------------------------------------------------------------------------
 
 
-def test_a_digest_in_chunks_is_that_of_the_whole() -> None:
+def test_digests_of_chunks_equal_those_of_arrays() -> None:
     array = np.arange(100, dtype=np.int32)
     chunks = (array[first : first + 7] for first in range(0, 100, 7))
     assert digest_chunks(array.dtype, (100,), chunks) == digest(array)
 
 
-def test_a_digest_depends_on_dtype_shape_and_content() -> None:
+def test_digests_depend_on_dtype_shape_and_content() -> None:
     base = np.arange(6, dtype=np.int32)
     others: list[npt.NDArray[Any]] = [
         base.astype(np.int64),

@@ -42,7 +42,7 @@ def test_compression_is_recognized_by_content_not_by_name(kind: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
-def test_streams_that_follow_one_another_are_all_read(kind: str, tmp_path: Path) -> None:
+def test_concatenated_streams_are_read(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(PACKERS[kind](TEXT) + PACKERS[kind](b"3,4,1\n"))
     assert open_source(path).read("r") == TEXT + b"3,4,1\n"
@@ -50,7 +50,7 @@ def test_streams_that_follow_one_another_are_all_read(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
 @pytest.mark.parametrize("where", [0.3, 0.7, 0.99])
-def test_a_truncated_stream_is_never_half_read(kind: str, where: float, tmp_path: Path) -> None:
+def test_truncated_streams_are_refused(kind: str, where: float, tmp_path: Path) -> None:
     packed = PACKERS[kind](TEXT)
     path = tmp_path / "r"
     path.write_bytes(packed[: max(10, int(where * len(packed)))])
@@ -59,13 +59,13 @@ def test_a_truncated_stream_is_never_half_read(kind: str, where: float, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["gzip", "xz", "bz2", "zstd"])
-def test_something_after_the_stream_is_refused(kind: str, tmp_path: Path) -> None:
+def test_content_after_the_stream_is_refused(kind: str, tmp_path: Path) -> None:
     (tmp_path / "r").write_bytes(PACKERS[kind](TEXT) + b"garbage")
     with pytest.raises(DataError, match="something else follows"):
         open_source(tmp_path / "r").read("r")
 
 
-def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
+def test_archives_list_their_files(tmp_path: Path) -> None:
     members = {"ml-1m/ratings.dat": TEXT, "__MACOSX/x": b"-", "ml-1m/": b"", ".DS_Store": b"-"}
     (tmp_path / "ml-1m.zip").write_bytes(zip_bytes(members))
     source = open_source(tmp_path / "ml-1m.zip")
@@ -75,7 +75,7 @@ def test_an_archive_lists_its_files_and_labels_them(tmp_path: Path) -> None:
     assert source.plain_path("ml-1m/ratings.dat") is None
 
 
-def test_a_damaged_member_is_noticed_by_its_checksum(tmp_path: Path) -> None:
+def test_a_damaged_member_is_detected_by_its_checksum(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("r.csv", TEXT)
@@ -86,7 +86,7 @@ def test_a_damaged_member_is_noticed_by_its_checksum(tmp_path: Path) -> None:
         open_source(tmp_path / "a.zip").read("r.csv")
 
 
-def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
+def test_encrypted_members_are_refused(tmp_path: Path) -> None:
     data = bytearray(zip_bytes({"r.csv": TEXT}))
     data[6] |= 1  # the flag in the local header …
     data[data.index(b"PK\x01\x02") + 8] |= 1  # … and in the directory
@@ -95,7 +95,7 @@ def test_an_encrypted_member_says_so(tmp_path: Path) -> None:
         open_source(tmp_path / "a.zip").read("r.csv")
 
 
-def test_an_archive_of_several_files_inside_a_folder_must_be_unpacked(tmp_path: Path) -> None:
+def test_an_archive_of_several_files_in_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_bytes({"a": TEXT, "b": TEXT}))
     with pytest.raises(DataError, match="a zip archive of 2 files; unpack it"):
         open_source(tmp_path).read("a.zip")
@@ -122,7 +122,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
         (lambda path: os.mkfifo(path), "is not a regular file"),
     ],
 )
-def test_nothing_to_read_is_one_error_with_the_path(
+def test_missing_and_empty_sources_are_an_error(
     make: Callable[[Path], object], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "thing"
@@ -131,6 +131,6 @@ def test_nothing_to_read_is_one_error_with_the_path(
         open_source(path)
 
 
-def test_a_path_that_cannot_be_one_is_our_error() -> None:
+def test_an_impossible_path_is_an_error() -> None:
     with pytest.raises(DataError, match="check"):
         open_source(Path("a\0b"))

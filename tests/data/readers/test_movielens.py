@@ -79,7 +79,7 @@ MAIN = ("ratings.dat", "ratings.csv")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_ratings_titles_and_genres_are_the_published_ones(layout: str, tmp_path: Path) -> None:
+def test_layouts_give_ratings_titles_and_genres(layout: str, tmp_path: Path) -> None:
     count = 0
     for ratings in _every_way(layout, tmp_path):
         count += 1
@@ -94,7 +94,7 @@ def test_ratings_titles_and_genres_are_the_published_ones(layout: str, tmp_path:
     assert count == 4
 
 
-def test_genre_names_come_from_the_file_beside_if_there(tmp_path: Path) -> None:
+def test_genre_names_come_from_u_genre(tmp_path: Path) -> None:
     names = GENRES.replace("Comedy", "Komödie").split()
     listed = "".join(f"{name}|{i}\n" for i, name in enumerate(names)).encode("latin-1")
     write_files(tmp_path, {**LAYOUTS["100k"], "ml/u.genre": listed + b"\n"})
@@ -103,7 +103,7 @@ def test_genre_names_come_from_the_file_beside_if_there(tmp_path: Path) -> None:
     assert ratings.genres[0] == "Komödie|Drama"
 
 
-def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
+def test_the_data_set_is_named_by_its_size(tmp_path: Path) -> None:
     write_files(tmp_path, LAYOUTS["1m"])
     assert read(tmp_path, LoadOptions()).description == "MovieLens files (ratings.dat, movies.dat)"
     lines = "".join(f"{i}\t1\t{1 + i % 5}\t7\n" for i in range(100_000))
@@ -127,7 +127,7 @@ def test_a_size_is_only_claimed_when_it_is_that(tmp_path: Path) -> None:
         ("1m", "ml/ratings.dat", b"1::2::3\n", r"time=3 is no column; there are 3 columns"),
     ],
 )
-def test_a_broken_file_is_named_with_line_and_remedy(
+def test_invalid_files_are_located(
     layout: str, name: str, data: bytes, message: str, tmp_path: Path
 ) -> None:
     write_files(tmp_path, {**LAYOUTS[layout], name: data})
@@ -135,7 +135,7 @@ def test_a_broken_file_is_named_with_line_and_remedy(
         read(tmp_path, LoadOptions())
 
 
-def test_two_sets_in_one_folder_are_an_error_that_names_both(tmp_path: Path) -> None:
+def test_two_data_sets_in_one_folder_are_an_error(tmp_path: Path) -> None:
     write_files(tmp_path, {**LAYOUTS["100k"], **LAYOUTS["1m"]})
     with pytest.raises(DataError, match=r"several files .*: ml/ratings\.dat, ml/u\.data; give the"):
         read(tmp_path, LoadOptions())
@@ -149,7 +149,7 @@ def test_two_sets_in_one_folder_are_an_error_that_names_both(tmp_path: Path) -> 
         ("u.data", "1,10,5\n2,10,3\n"),
     ],
 )
-def test_another_file_of_the_same_name_is_read_as_text(
+def test_other_files_of_the_same_name_are_read_as_text(
     name: str, text: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
