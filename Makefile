@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests benchmarks examples experiments
 
-.PHONY: demo serve test test-avx2 test-arm64 test-engines test-pandas3 check docs mutants fuzz release bench clean
+.PHONY: demo serve test test-fast test-avx2 test-arm64 test-engines test-pandas3 check docs mutants fuzz release bench clean
 
 # Train on MovieLens 1M, compare with published results, recommend to a new user.
 demo: .venv/.core
@@ -20,7 +20,12 @@ serve: .venv/.serve demo
 test: export PYTHONDONTWRITEBYTECODE =
 test: check
 	$(BIN)/cfnade doctor
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5
+
+# Without tests that start processes, servers or browsers, or read real data.
+test-fast: .venv/.dev
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	    -m "not integration and not browser and not realdata"
 
 # The same as on a processor without AVX-512, where sums are taken in another order: all tests, or
 # those of TESTS. Kernels are compiled into a cache of their own.

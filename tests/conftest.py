@@ -1,4 +1,4 @@
-"""Fixtures for all tests: no network, no cache but their own, real data only where it lies."""
+"""Fixtures for all tests: no network, a cache per test, real data only if it is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.forks import Server
 with suppress(ModuleNotFoundError):  # environments of engines have none
     import hypothesis
 
-    # A busy machine may take long over any example.
+    # On a busy machine any example may take long.
     hypothesis.settings.register_profile("unhurried", deadline=None)
     hypothesis.settings.load_profile("unhurried")
 
@@ -24,25 +24,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--external", action="store_true", help="also run tests on Ray and Spark")
 
 
+INTEGRATION_FIXTURES = {"processes", "server", "service", "services"}
+"""Fixtures that start processes: commands, databases or the HTTP service."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by what they need, and skip those that need an option."""
     reasons = {"slow": "takes minutes; run with --slow", "external": "run with --external"}
-    for marker, reason in reasons.items():
-        if not config.getoption(f"--{marker}"):
-            for item in items:
-                if item.get_closest_marker(marker):
-                    item.add_marker(pytest.mark.skip(reason=reason))
+    browser_tests = Path(__file__).parent / "browser"
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if browser_tests in item.path.parents:
+            item.add_marker("browser")
+        if fixtures & INTEGRATION_FIXTURES or item.get_closest_marker("subprocess"):
+            item.add_marker("integration")
+        if "real_data" in fixtures:
+            item.add_marker("realdata")
+        for marker, reason in reasons.items():
+            if item.get_closest_marker(marker) and not config.getoption(f"--{marker}"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Empty folders; pytest's own numbers are found by looking through all folders each time."""
-    whole = tmp_path_factory.mktemp("caches")
-    return (whole / str(number) for number in count())
+    """Return paths of new folders; `mktemp` would look through all folders for each."""
+    parent = tmp_path_factory.mktemp("caches")
+    return (parent / str(number) for number in count())
 
 
 @pytest.fixture(autouse=True)
 def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test has an empty cache of its own."""
+    """Give each test an empty cache of its own."""
     folder = next(caches)
     folder.mkdir()
     monkeypatch.setenv("CFNADE_CACHE", str(folder))
@@ -51,16 +64,16 @@ def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Commands in processes of their own, for what may happen to a process."""
-    server = Server(tmp_path_factory.mktemp("said"))
+    """Return a server that runs commands in processes of their own."""
+    server = Server(tmp_path_factory.mktemp("output"))
     yield server
     server.close()
 
 
 @pytest.fixture
 def real_data() -> Path:
-    """The folder of real data sets; skips the test if there is none."""
-    given = os.environ.get("CFNADE_DATA")
-    if not given or not Path(given).is_dir():
+    """Return the folder of real data sets; skip the test if there is none."""
+    folder = os.environ.get("CFNADE_DATA")
+    if not folder or not Path(folder).is_dir():
         pytest.skip("CFNADE_DATA names no folder of real data sets")
-    return Path(given)
+    return Path(folder)
