@@ -94,8 +94,8 @@ class FittedModel:
         """Return the message for a missing capability."""
         give_history = "give a history, or use" if self.takes_histories else "use"
         return {
-            "ratings": "this model was trained on interactions, so it predicts no ratings; use "
-            "recommend()",
+            "ratings": "this model was trained on interactions, so it predicts no ratings; "
+            "ask for recommendations",
             "interactions": "this model has not learned interactions; train one with "
             f"{option('learn_interactions', True)}",
             "histories": "this model is item-based: it knows only the users of its training data "

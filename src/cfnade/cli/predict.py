@@ -100,5 +100,5 @@ def _report_unknown(frame: pl.DataFrame) -> None:
     if users or items:
         print_status(
             f"unknown to the model: {count_of(users, 'user')}, {count_of(items, 'item')}; their "
-            "predictions are means (--unknown nan leaves them out)"
+            "predictions are means (--unknown nan gives NaN)"
         )

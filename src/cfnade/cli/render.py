@@ -143,10 +143,10 @@ def _recommendation(row: dict[str, Any]) -> list[str | Text]:
     return [*cells, f"{row['n_item_ratings']:,}"]
 
 
-def print_similar(frame: Any) -> None:
-    """Print similar items."""
+def print_similar(frame: Any, known: str = "ratings") -> None:
+    """Print similar items; `known` is what the items are counted by."""
     print_table(
-        ("", "item", "similarity", "ratings"),
+        ("", "item", "similarity", known),
         (
             [
                 str(row["rank"]),

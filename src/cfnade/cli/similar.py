@@ -30,4 +30,4 @@ def similar(
     else:
         from cfnade.cli.render import print_similar
 
-        print_similar(frame)
+        print_similar(frame, "ratings" if predictor.fitted.predicts_ratings else "users")

@@ -51,7 +51,7 @@ class Table:
         if texts is None:
             examples = ", ".join((names or COLUMN_NAMES[role])[:3])
             raise PredictionError(
-                f"{self.file}: has no column {role} ({examples} …); its columns are "
+                f"{self.file}: has no column {role} ({examples} …); rename one of its columns: "
                 f"{', '.join(self._names)}"
             )
         return texts

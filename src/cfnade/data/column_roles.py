@@ -262,10 +262,11 @@ def _may_rate(names: Sequence[str] | None, width: int, options: LoadOptions) -> 
 def _question(missing: list[str], names: Sequence[str] | None, width: int, label: str) -> str:
     arguments = ", ".join(option(role) for role in missing)
     if "rating" in missing:
-        arguments += f"; {option('implicit', True)} if lines are clicks or the like"
+        arguments += f", or give {option('implicit', True)} if lines are clicks or the like"
     return (
-        f"{label}: which column is the {' and which the '.join(missing)}? There are "
-        f"{_listed(names, width)}; name it (a name, or a position from 0) with {arguments}"
+        f"{label}: which column is the {', which the '.join(missing)}? There are "
+        f"{_listed(names, width)}; name {'it' if len(missing) == 1 else 'them'} (a name, or a "
+        f"position from 0) with {arguments}"
     )
 
 

@@ -54,7 +54,9 @@ class FoldInTables:
 def fold_in_tables(fitted: FittedModel) -> FoldInTables:
     """Return the tables of a model; raise PredictionError if it cannot be exported."""
     if not fitted.predicts_ratings:
-        raise PredictionError("this model is of interactions; only one of ratings can be exported")
+        raise PredictionError(
+            "this model predicts no ratings, so it cannot be exported; train one on ratings"
+        )
     weights = [new for _, new in fitted.member_weights] or [1 / len(fitted.members)] * len(
         fitted.members
     )

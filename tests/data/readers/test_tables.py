@@ -135,7 +135,11 @@ def test_invalid_cells_are_located(
             {"user": "nobody"},
             'user="nobody" is no column; there are 4',
         ),
-        (pl.DataFrame({"a": [1], "b": [2]}), {}, "which column is the user and .* 'a', 'b'; name"),
+        (
+            pl.DataFrame({"a": [1], "b": [2]}),
+            {},
+            "which column is the user, which .* 'a', 'b'; name them",
+        ),
         (
             pl.DataFrame(PLAIN),
             {"separator": ","},
