@@ -182,7 +182,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     (LISTS, {"ratings": [{"item": 101, "rating": 7}]}, 422, "off the model's scale 1–5"),
     (LISTS, {"ratings": [{"item": 101, "rating": 1}] * 2}, 422, "more than once"),
     (LISTS, {"ratings": [{"rating": 1}]}, 422, r"ratings\[0\]: give either item"),
-    (LISTS, {"interactions": [101]}, 422, "interactions: this model knows ratings only"),
+    (LISTS, {"interactions": [101]}, 422, "interactions: this model reads the ratings"),
     (LISTS, NEW | {"n": 501}, 422, "n: .* 500"),
     (LISTS, NEW | {"rank_by": "best"}, 422, "rank_by: .* 'interaction'"),
     (LISTS, NEW | {"rank_by": "threshold", "threshold": 9}, 422, "threshold"),
@@ -208,7 +208,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
 HEARTS: dict[str, Any] = {"interactions": []}
 OF_HEARTS: list[tuple[str, dict[str, Any], int, str]] = [
     (CELLS, HEARTS | {"items": [101]}, 422, "no ratings to predict; POST /recommendations"),
-    (LISTS, {"ratings": rated(history())}, 422, "ratings: this model knows interactions only"),
+    (LISTS, {"ratings": rated(history())}, 422, "ratings: this model reads the interactions"),
     (LISTS, {"interactions": [101, TITLES[101]]}, 422, r"interactions\[1\]: .* more than once"),
     (LISTS, {"interactions": [{"item": 101}]}, 422, r"interactions\[0\]: "),
     (LISTS, HEARTS | {"rank_by": "prediction"}, 422, "predicts no ratings"),
@@ -222,6 +222,15 @@ def test_refusals_of_a_model_without_ratings(
     client_of: ClientOf, path: str, body: dict[str, Any], status: int, detail: str
 ) -> None:
     test_refusals_say_what_to_change(client_of("hearts"), path, body, status, detail)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain"}])
+def test_a_body_without_its_content_type_is_told_the_header(
+    client: TestClient, headers: dict[str, str]
+) -> None:
+    answer = client.post(LISTS, content=b'{"user_id": 7}', headers=headers)
+    assert answer.status_code == 422
+    assert "send a JSON object with the header Content-Type" in answer.json()["detail"]
 
 
 def test_what_is_not_known_of_picks_and_filters_is_named(client_of: ClientOf) -> None:

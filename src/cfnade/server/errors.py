@@ -23,6 +23,8 @@ _ROUTER_DETAILS = {
     404: "there is nothing at this address; GET /docs lists what there is",
     405: "this address does not take that method; GET /docs lists which it takes",
 }
+_NO_OBJECT = "model_attributes_type"
+"""Pydantic's type of the error for a body that is no object, or was not declared as JSON."""
 _DESCRIPTIONS = {
     401: "The key is missing or wrong.",
     403: "A user's token may not do that.",
@@ -105,6 +107,8 @@ def _from_validation(error: RequestValidationError) -> ApiError:
     for line in error.errors():
         text = str(line["msg"]).removeprefix("Value error, ")
         place = format_location(line["loc"])
+        if line["type"] == _NO_OBJECT and not place:
+            text = "send a JSON object with the header Content-Type: application/json"
         messages.setdefault(place, {})[text[:1].lower() + text[1:]] = None
     lines = [
         f"{place or 'the request'}: {', or '.join(texts)}" for place, texts in messages.items()

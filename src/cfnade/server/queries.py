@@ -50,7 +50,9 @@ def resolve_user(predictor: Predictor, query: UserQuery) -> ResolvedUser:
     field = "interactions" if query.ratings is None else "ratings"
     needed = "ratings" if predictor.fitted.predicts_ratings else "interactions"
     if field != needed:
-        raise ApiError(422, f"{field}: this model knows {needed} only; give {needed}", field=field)
+        raise ApiError(
+            422, f"{field}: this model reads the {needed} of a user; give {needed}", field=field
+        )
     entries: list[Any] = getattr(query, field)
     names, history = entries, entries
     if query.ratings is not None:
