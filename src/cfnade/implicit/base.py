@@ -1,8 +1,7 @@
 """What an implicit component is: one part of the score of every item, given interactions.
 
 An interaction model adds the standardized scores of its components, each with a weight. Nothing
-outside asks which kind a component is. To add one: a subclass here with `@register`, and a case in
-`tests/implicit/cases.py`.
+outside asks which kind a component is. docs/project/architecture.md says how to add one.
 """
 
 from __future__ import annotations
