@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.support.raw_tables import zip_bytes
+from tests.support.raw_tables import to_bytes, zip_bytes
 from tests.support.site import site
 from tests.support.spreadsheet import workbook
 
@@ -58,15 +58,6 @@ def file_writer(name: str, content: Callable[[pl.DataFrame], bytes]) -> Callable
 
 def text_writer(name: str, *dialect: str, encoding: str = "utf-8") -> Callable[..., Path]:
     return file_writer(name, lambda frame: delimited(frame, *dialect).encode(encoding))
-
-
-def binary(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> Callable[[pl.DataFrame], bytes]:
-    def content(frame: pl.DataFrame) -> bytes:
-        out = io.BytesIO()
-        write(frame, out)
-        return out.getvalue()
-
-    return content
 
 
 def to_sheet(frame: pl.DataFrame) -> bytes:
@@ -132,8 +123,8 @@ FORMS = {
     "spreadsheet": Form(file_writer("own.xlsx", to_sheet), r"row 3, column 'rating': "),
     "json lines": Form(file_writer("own.jsonl", json_lines)),
     "json": Form(file_writer("own.json", lambda f: json.dumps(f.to_dicts()).encode())),
-    "parquet": Form(file_writer("own.parquet", binary(pl.DataFrame.write_parquet))),
-    "arrow file": Form(file_writer("own.arrow", binary(pl.DataFrame.write_ipc))),
+    "parquet": Form(file_writer("own.parquet", lambda f: to_bytes(f.write_parquet))),
+    "arrow file": Form(file_writer("own.arrow", lambda f: to_bytes(f.write_ipc))),
     "polars": Form(lambda frame, _: frame),
     "lazy polars": Form(lambda frame, _: frame.lazy()),
     "pandas": Form(lambda frame, _: frame.to_pandas()),
@@ -205,6 +196,7 @@ def test_titles_are_read(form: Form, request: pytest.FixtureRequest) -> None:
 def test_a_data_set_is_returned_and_takes_no_options() -> None:
     ratings = load(RATINGS)
     assert load(ratings) is ratings
-    for options in ({"user": 1}, {"bins": 2}):
-        with pytest.raises(DataError, match="these are Ratings already"):
-            load(ratings, **options)
+    with pytest.raises(DataError, match="these are Ratings already"):
+        load(ratings, user=1)
+    with pytest.raises(DataError, match="these are Ratings already"):
+        load(ratings, bins=2)

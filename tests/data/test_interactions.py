@@ -15,13 +15,33 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.plays import Line, played, saved, triples
+from tests.support.datasets import triples
 
 from cfnade import DataError, load, load_split, split
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.readers.tables import write_parquet
 from cfnade.data.scale import Scale
 from cfnade.data.summary import summarize
+
+Line = tuple[int, int, int, int]  # user, item, count, time
+
+
+def saved(tmp_path: Path, text: str, name: str = "plays.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def lines_of(count: int, seed: int = 0, users: int = 12, items: int = 9) -> list[Line]:
+    draw = np.random.default_rng(seed)
+    columns = (draw.integers(1, high, count).tolist() for high in (users, items, 6, 10**9))
+    return list(zip(*columns, strict=True))
+
+
+def played(count: int = 60, **options: Any) -> Dataset:
+    frame = pl.DataFrame(lines_of(count), schema=["user", "item", "plays", "time"], orient="row")
+    return load(frame, **options)
+
 
 # -- counting --------------------------------------------------------------------------------------
 
@@ -317,24 +337,25 @@ def test_the_liang_protocol_treats_likes_as_interactions() -> None:
     draw = np.random.default_rng(5)
     cells = np.argwhere(draw.random((60, 30)) < 0.4)
     stars = draw.integers(1, 6, len(cells))
-    rated = np.column_stack([cells, stars])
-    only_likes = load(rated[stars >= 4], scale="1-5")
-    of_likes, of_clicks = (
-        split(only_likes, "liang:10"),
-        split(load(rated, min_rating=4), "liang:10"),
-    )
-    for part, expected in of_likes.parts().items():
-        assert triples(of_clicks.parts()[part]) == triples(expected)
+    ratings = np.column_stack([cells, stars])
+    likes = ratings[stars >= 4]
+
+    def pairs(dataset: Dataset) -> list[tuple[Any, Any]]:
+        return [(user, item) for user, item, _ in triples(dataset)]
+
+    high_ratings = split(load(likes, scale="1-5"), "liang:10")
+    interactions = split(load(ratings, min_rating=4), "liang:10")
+    for part, expected in high_ratings.parts().items():
+        assert pairs(interactions.parts()[part]) == pairs(expected)
         assert len(expected) > 0
-    pairs = split(load(rated[stars >= 4][:, :2]), "liang:10")
-    assert triples(pairs.test) == triples(of_likes.test)
-    with_the_rest = split(load(rated), "liang:10")
-    assert triples(with_the_rest.test) == triples(pairs.test)
-    assert triples(with_the_rest.valid) == triples(pairs.valid)
+    assert pairs(split(load(likes[:, :2]), "liang:10").test) == pairs(high_ratings.test)
+    all_ratings = split(load(ratings), "liang:10")
+    assert pairs(all_ratings.test) == pairs(high_ratings.test)
+    assert pairs(all_ratings.valid) == pairs(high_ratings.valid)
     with pytest.raises(
         DataError, match=r"liang:40 .* 39 users with 5 interactions; some must remain"
     ):
-        split(load(rated, min_rating=4), "liang:40")
+        split(load(ratings, min_rating=4), "liang:40")
 
 
 def test_a_summary_counts_weights() -> None:

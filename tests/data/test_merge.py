@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.datasets import triples
 from tests.support.raw_tables import raw_table
 
 from cfnade import load_split
@@ -26,11 +27,6 @@ def raw(
     )
 
 
-def listed(part: Dataset) -> list[tuple[int, int, float]]:
-    users, items = part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist()
-    return list(zip(users, items, part.values.tolist(), strict=True))
-
-
 TRAIN = raw([7, 3, 9, 3], [20, 20, 50, 40], [1, 2, 3, 5], [4, 3, 2, 1])
 TEST = raw([3, 8], [30, 20], [2, 4], [6, 5])
 
@@ -38,8 +34,10 @@ TEST = raw([3, 8], [30, 20], [2, 4], [6, 5])
 def test_two_files_become_one_data_set_with_common_ids_and_scale() -> None:
     cut = split_from_files(TRAIN, TEST, name="mine")
     assert cut.name == "mine"
-    assert sorted(listed(cut.train) + listed(cut.valid)) == sorted(listed(TRAIN))
-    assert listed(cut.test) == listed(TEST)  # 8 and item 30 are new, and stars 2 and 4 keep theirs
+    assert sorted(triples(cut.train) + triples(cut.valid)) == sorted(triples(TRAIN))
+    assert triples(cut.test) == triples(
+        TEST
+    )  # 8 and item 30 are new, and stars 2 and 4 keep theirs
     assert (len(cut.valid), len(cut.fold_in)) == (1, 0)
     assert cut.train.user_ids.tolist() == [3, 7, 8, 9]
     assert cut.train.item_ids.tolist() == [20, 30, 40, 50]

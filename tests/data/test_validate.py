@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.datasets import triples
 from tests.support.raw_tables import raw_table
 
 from cfnade import load
@@ -29,12 +30,6 @@ def made(
 ) -> Dataset:
     columns = raw_table(np.array(users), np.array(items), np.array(values), times)
     return build(columns, LoadOptions(**options))
-
-
-def listed(ratings: Dataset) -> list[tuple[Any, Any, float]]:
-    users = ratings.user_ids[ratings.users].tolist()
-    items = ratings.item_ids[ratings.items].tolist()
-    return list(zip(users, items, ratings.values.tolist(), strict=True))
 
 
 # -- ids ---------------------------------------------------------------------------------------
@@ -78,7 +73,7 @@ def test_text_ids_are_encoded_in_ascending_order(ids: list[str]) -> None:
 def test_ratings_are_preserved(rows: list[tuple[int, int, int]], dtype: str) -> None:
     users, items, values = zip(*rows, strict=True)
     ratings = made(users, items, np.array(values, dtype))
-    assert listed(ratings) == [(u, i, float(v)) for u, i, v in rows]
+    assert triples(ratings) == [(u, i, float(v)) for u, i, v in rows]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +131,7 @@ def test_repeated_ratings_follow_the_policy(
 ) -> None:
     users, items, values = zip(*rows, strict=True)
     ratings = made(users, items, values, scale="1-5", duplicates=policy)
-    assert listed(ratings) == repeats_by_hand(rows, policy)
+    assert triples(ratings) == repeats_by_hand(rows, policy)
 
 
 def test_a_repeat_is_an_error_that_counts_and_shows() -> None:

@@ -1,10 +1,10 @@
-"""Raw tables from arrays, as a reader would give them, and files to read."""
+"""Make raw tables from arrays, as readers return them, and files to read."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def raw_table(
     genres: Mapping[Any, str] | None = None,
     **known: Any,
 ) -> RawTable:
-    """Return a raw table; titles and genres are given by raw item id."""
+    """Return a raw table, with titles and genres by raw item id."""
     described = {"title": titles or {}, "genres": genres or {}}
     ids = [str(raw) for raw in dict.fromkeys([*described["title"], *described["genres"]])]
     columns = {
@@ -51,8 +51,15 @@ def item_texts(table: RawTable, kind: str) -> dict[Any, str]:
 
 
 def read(path: Path, options: LoadOptions) -> RawTable:
-    """Return what `load` reads at a path, with the files of titles beside it."""
+    """Return the raw table that `load` reads at a path, including companion files."""
     return readers.read(path, options, companion_files(path))
+
+
+def to_bytes(write: Callable[[io.BytesIO], object]) -> bytes:
+    """Return what a function writes into a file, such as `frame.write_parquet`."""
+    out = io.BytesIO()
+    write(out)
+    return out.getvalue()
 
 
 def zip_bytes(members: Mapping[str, bytes]) -> bytes:

@@ -59,10 +59,10 @@ def test_errors_name_the_argument_the_value_and_the_rule(
     kind: Any, constraints: list[Any], description: str, bad: list[Any]
 ) -> None:
     for value in bad:
-        with pytest.raises(ModelError) as refusal:
+        with pytest.raises(ModelError) as raised:
             check_scalar("width", value, kind, *constraints, error=ModelError)
-        assert str(refusal.value) == f"width (={value!r}) must be {description}"
-        assert (refusal.value.field, refusal.value.value) == ("width", value)
+        assert str(raised.value) == f"width (={value!r}) must be {description}"
+        assert (raised.value.field, raised.value.value) == ("width", value)
 
 
 # -- option classes -------------------------------------------------------------------------------
@@ -108,16 +108,14 @@ def test_fields_and_defaults_become_python_types() -> None:
         ),
     ],
 )
-def test_the_first_field_that_violates_its_rule_is_named(
-    values: dict[str, Any], message: str
-) -> None:
-    for create in (Example, Derived, lambda **given: replace(Example(), **given)):
-        with pytest.raises(TrainingError) as refusal:
+def test_the_first_invalid_field_is_named(values: dict[str, Any], message: str) -> None:
+    for create in (Example, Derived, lambda **values: replace(Example(), **values)):
+        with pytest.raises(TrainingError) as raised:
             create(**values)
-        assert str(refusal.value) == f"training option {message}"
+        assert str(raised.value) == f"training option {message}"
 
 
-def test_post_init_of_the_class_sees_checked_fields() -> None:
+def test_post_init_runs_after_validation() -> None:
     for cls in (Example, Derived):
         with pytest.raises(TrainingError, match="patience exceeds epochs"):
             cls(patience=np.int64(6))  # type: ignore[arg-type]
@@ -131,12 +129,12 @@ def test_instances_are_frozen_and_take_keywords_only() -> None:
 
 
 @pytest.mark.parametrize("sizes", [500, (), "88", b"8", (8.0,), (True,), None, {8}])
-def test_lists_are_checked_value_by_value(sizes: Any) -> None:
+def test_values_of_lists_are_checked(sizes: Any) -> None:
     with pytest.raises(TrainingError, match=r"training option sizes .* must be a list of"):
         Example(sizes=sizes)
 
 
-def test_some_fields_are_checked_without_an_instance() -> None:
+def test_check_options() -> None:
     assert check_options(Example, {"rate": 1, "sizes": [3]}) == {"rate": 1.0, "sizes": (3,)}
     with pytest.raises(TrainingError, match=r"training option epochs \(=0\) must be"):
         check_options(Example, {"epochs": 0})
@@ -144,8 +142,8 @@ def test_some_fields_are_checked_without_an_instance() -> None:
         check_options(Example, {"epoch": 1})
 
 
-@pytest.mark.parametrize("value", ["8" * 10**6, 10**400])
-def test_a_long_value_is_shortened_in_the_message(value: Any) -> None:
-    with pytest.raises(ModelError, match=r"888…|000…") as refusal:
+@pytest.mark.parametrize("value", ["8" * 10**6, 10**400], ids=["text", "number"])
+def test_long_values_are_shortened_in_messages(value: Any) -> None:
+    with pytest.raises(ModelError, match=r"888…|000…") as raised:
         check_scalar("rate", value, float, error=ModelError)
-    assert len(str(refusal.value)) < 200
+    assert len(str(raised.value)) < 200

@@ -6,13 +6,12 @@ import gzip
 import io
 import re
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from tests.support.raw_tables import item_texts, read, write_files, zip_bytes
+from tests.support.raw_tables import item_texts, read, to_bytes, write_files, zip_bytes
 
 from cfnade.data.load import LoadOptions, companion_files
 from cfnade.data.readers.files import HEAD
@@ -24,12 +23,6 @@ DAT = b"1::10::4::978300760\n2::20::3::978300761\n"
 INTER = b"user_id:token\titem_id:token\trating:float\n1\t2\t3\n4\t5\t6\n"
 NETFLIX = b"1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n"
 FRAME = pl.DataFrame({"user": [1, 2], "item": [10, 20], "rating": [4.5, 3.0]})
-
-
-def _bytes(write: Callable[[io.BytesIO], object]) -> bytes:
-    out = io.BytesIO()
-    write(out)
-    return out.getvalue()
 
 
 def _tar() -> bytes:
@@ -54,10 +47,10 @@ def _tar() -> bytes:
         ({"a.inter": INTER}, "tab-separated text with header: user_id, item_id, rating"),
         ({"any.txt": NETFLIX}, "Netflix Prize text"),
         ({"mv_0000001.txt": NETFLIX, "mv_0000002.txt": b"2:\n5,1,2005-01-01\n"}, "Netflix Prize"),
-        ({"r.bin": _bytes(FRAME.write_parquet)}, "Parquet table"),
-        ({"r.bin": _bytes(FRAME.write_ipc)}, r"Arrow \(Feather\) table"),
+        ({"r.bin": to_bytes(FRAME.write_parquet)}, "Parquet table"),
+        ({"r.bin": to_bytes(FRAME.write_ipc)}, r"Arrow \(Feather\) table"),
         ({"r.csv": CSV, "movies.csv": b"1,Toy Story,Comedy\n"}, "comma-separated text with head"),
-        ({"r.zip": zip_bytes({"r.parquet": _bytes(FRAME.write_parquet)})}, "Parquet table"),
+        ({"r.zip": zip_bytes({"r.parquet": to_bytes(FRAME.write_parquet)})}, "Parquet table"),
         (
             {"r.csv": CSV.replace(b",", b";"), "items.csv": b"isbn;name\n1;a\n"},
             "semicolon-separated",

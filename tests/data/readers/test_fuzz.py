@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -43,12 +41,6 @@ FRAME = pl.DataFrame(ROWS, schema=["user_id", "item_id", "rating", "timestamp"],
 TEXTS = FRAME.with_columns(pl.col("user_id").cast(pl.String), pl.col("item_id").cast(pl.String))
 
 
-def _written(write: Callable[[io.BytesIO], object]) -> bytes:
-    out = io.BytesIO()
-    write(out)
-    return out.getvalue()
-
-
 FILES = {
     "ratings.csv": CSV.encode(),
     "books.csv": QUOTED.encode(),
@@ -64,10 +56,12 @@ FILES = {
     "ratings.csv.xz": lzma.compress(CSV.encode()),
     "ratings.csv.bz2": bz2.compress(CSV.encode()),
     "ratings.csv.zst": zstandard.ZstdCompressor().compress(CSV.encode()),
-    "ratings.parquet": _written(lambda out: TEXTS.write_parquet(out)),
-    "plain.parquet": _written(lambda out: FRAME.write_parquet(out, compression="uncompressed")),
-    "ratings.feather": _written(lambda out: TEXTS.write_ipc(out)),
-    "packed.feather": _written(lambda out: FRAME.write_ipc(out, compression="zstd")),
+    "ratings.parquet": raw_tables.to_bytes(TEXTS.write_parquet),
+    "plain.parquet": raw_tables.to_bytes(
+        lambda out: FRAME.write_parquet(out, compression="uncompressed")
+    ),
+    "ratings.feather": raw_tables.to_bytes(TEXTS.write_ipc),
+    "packed.feather": raw_tables.to_bytes(lambda out: FRAME.write_ipc(out, compression="zstd")),
 }
 
 
@@ -109,7 +103,7 @@ def read(path: Path) -> Dataset | None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_undamaged_file_is_read(name: str, tmp_path: Path) -> None:
+def test_undamaged_files_are_read(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[name])
     ratings = read(path)
@@ -118,7 +112,7 @@ def test_an_undamaged_file_is_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_gives_ratings_or_a_cfnade_error(name: str, tmp_path: Path) -> None:
+def test_damaged_files_give_ratings_or_a_cfnade_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
 
     @settings(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
+from tests.support.datasets import triples
 from tests.support.postgres import PASSWORD, address, find_binaries, postgres
 
 from cfnade import DataError, load, load_split
@@ -22,10 +23,8 @@ QUERY = "select customer, product, stars from reviews order by customer, product
 ROWS = [(1, "pen", 5), (1, "cup", 3.5), (2, "pen", 1), (7, "hat", 4)]
 
 
-def triples(data: Any, **reading: Any) -> set[tuple[Any, Any, float]]:
-    ratings = load(data, **reading)
-    users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
-    return set(zip(users.tolist(), items.tolist(), ratings.values.tolist(), strict=True))
+def loaded_rows(place: str, **options: Any) -> set[tuple[Any, Any, float]]:
+    return set(triples(load(place, **options)))
 
 
 # -- SQLite ---------------------------------------------------------------------------------------
@@ -42,10 +41,10 @@ def shop(tmp_path: Path) -> str:
 
 
 def test_sqlite_gives_the_rows_of_a_query(shop: str) -> None:
-    assert triples(shop, query=QUERY) == set(ROWS)
+    assert loaded_rows(shop, query=QUERY) == set(ROWS)
     other = "select stars as a, product as b, customer as c from reviews where stars > 3"
     kept = {row for row in ROWS if row[2] > 3}
-    assert triples(shop, query=other, user="c", item="b", rating="a") == kept
+    assert loaded_rows(shop, query=other, user="c", item="b", rating="a") == kept
 
 
 def test_a_fraction_after_thousands_of_whole_ratings_is_read(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_rows_of_a_training_are_stored_once(shop: str, own_cache: Path) -> None:
     """Resuming and evaluating read them again."""
     place, reading = pin_source(shop, {"query": QUERY, "scale": "0.5-5/0.5"})
     assert pin_source(shop, {"query": QUERY})[0] == place
-    assert triples(place, **reading) == set(ROWS)
+    assert loaded_rows(place, **reading) == set(ROWS)
     assert [path for path in files_in(own_cache) if path.name[0] != "."] == [Path(place)]
 
 
@@ -118,7 +117,7 @@ def test_the_cache_keeps_the_inputs_used_last(shop: str, own_cache: Path) -> Non
 def test_invalid_queries_are_one_error(shop: str, query: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(shop, query=query)
-    assert triples(shop, query=QUERY) == set(ROWS)
+    assert loaded_rows(shop, query=QUERY) == set(ROWS)
 
 
 def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
@@ -176,8 +175,10 @@ def server(dbapi: ModuleType) -> Iterator[str]:
 
 
 def test_postgresql_gives_the_rows_of_a_query(server: str) -> None:
-    assert triples(address(server), query=QUERY) == set(ROWS)
-    assert triples(address(server).replace("postgresql", "postgres", 1), query=QUERY) == set(ROWS)
+    assert loaded_rows(address(server), query=QUERY) == set(ROWS)
+    assert loaded_rows(address(server).replace("postgresql", "postgres", 1), query=QUERY) == set(
+        ROWS
+    )
 
 
 def test_types_of_postgresql_become_ids_ratings_and_times(server: str) -> None:
@@ -191,8 +192,8 @@ def test_types_of_postgresql_become_ids_ratings_and_times(server: str) -> None:
 
 def test_queries_change_nothing(server: str) -> None:
     gone = "delete from reviews returning customer, product, stars"
-    assert triples(address(server), query=gone) == set(ROWS)
-    assert triples(address(server), query=QUERY) == set(ROWS)
+    assert loaded_rows(address(server), query=gone) == set(ROWS)
+    assert loaded_rows(address(server), query=QUERY) == set(ROWS)
 
 
 @pytest.mark.parametrize(

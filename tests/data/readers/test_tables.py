@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.raw_tables import raw_table, read, rows
+from tests.support.raw_tables import raw_table, read, rows, to_bytes
 from tests.support.spreadsheet import workbook
 
 from cfnade.data.dataset import Dataset
@@ -37,6 +37,7 @@ PLAIN: dict[str, list[Any]] = {
     "rating": [3.5, 4.0, 1.0],
     "timestamp": [978300760, 978300761, 978300762],
 }
+FRAME = pl.DataFrame(PLAIN)
 EXPECTED = ([2, 1, 2], ["b", "a", "c"], [3.5, 4.0, 1.0], [978300760, 978300761, 978300762])
 MAKERS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "pandas": pd.DataFrame,
@@ -164,27 +165,15 @@ def test_unusable_frames_are_refused_with_a_reason(
         read_frame(frame, LoadOptions(**options))
 
 
-def _parquet(frame: pl.DataFrame) -> bytes:
-    out = io.BytesIO()
-    frame.write_parquet(out)
-    return out.getvalue()
+def test_columns_of_lists_are_ignored() -> None:
+    frame = pl.DataFrame({"extra": [[1], [2], [3]], **PLAIN})
+    for write in (frame.write_parquet, frame.write_ipc):
+        assert lists(file_table(to_bytes(write))) == EXPECTED
 
 
-def _feather(frame: pl.DataFrame) -> bytes:
-    out = io.BytesIO()
-    frame.write_ipc(out)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("write", [_parquet, _feather])
-def test_columns_of_lists_are_ignored(write: Callable[[pl.DataFrame], bytes]) -> None:
-    data = write(pl.DataFrame({"extra": [[1], [2], [3]], **PLAIN}))
-    assert lists(file_table(data)) == EXPECTED
-
-
-@pytest.mark.parametrize("write", [_parquet, _feather])
-def test_truncated_files_are_refused(write: Callable[[pl.DataFrame], bytes]) -> None:
-    data = write(pl.DataFrame(PLAIN))
+@pytest.mark.parametrize("write", [FRAME.write_parquet, FRAME.write_ipc])
+def test_truncated_files_are_refused(write: Callable[[io.BytesIO], object]) -> None:
+    data = to_bytes(write)
     for end in (8, 60, len(data) // 2, len(data) - 1):
         with pytest.raises(DataError, match=r"^r: cannot be read as a table .*write it again"):
             file_table(data[:end])
