@@ -91,7 +91,7 @@ def ask(client_of: ClientOf, name: str) -> Ask:
 def refusal_of(kind: Kind, asker: Asker) -> str | None:
     """Why this kind makes no list for them."""
     if not kind.lists:
-        return "depend on the time"
+        return "predictions of this model depend on"
     if asker.may_ask:
         return None
     return "item-based" if kind.known_users else "without the ratings"
