@@ -1,4 +1,4 @@
-"""The files of deploy/ as far as they can be tried without a container or systemd running."""
+"""The files of deploy/, as far as they can be checked without a container or running systemd."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ UNIT = (ROOT / "deploy" / "cfnade.service").read_text(encoding="utf-8")
 CONTAINER = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
 
 
-def said_by(setting: str) -> list[str]:
+def unit_values(setting: str) -> list[str]:
     return re.findall(rf"^{setting}=(.*)$", UNIT, re.MULTILINE)
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The container file as instructions with what follows each."""
+    """Return the instructions of the container file with their arguments."""
     text = re.sub(r"^#.*\n", "", CONTAINER, flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]  # type: ignore[misc]
 
 
 def last(instruction: str) -> str:
-    return [rest for name, rest in instructions() if name == instruction][-1]
+    return [arguments for name, arguments in instructions() if name == instruction][-1]
 
 
-def served(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> ServerSettings:
-    """What the command line understands of a command."""
-    asked_for: list[ServerSettings] = []
-    monkeypatch.setattr("cfnade.server.run.run_server", asked_for.append)
+def server_settings(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> ServerSettings:
+    """Return the settings with which a command would start the service."""
+    started: list[ServerSettings] = []
+    monkeypatch.setattr("cfnade.server.run.run_server", started.append)
     monkeypatch.setattr(sys, "argv", ["cfnade", *command])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    return asked_for[0]
+    return started[0]
 
 
 def test_the_unit_runs_a_valid_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CFNADE_API_KEY", raising=False)
-    (start,) = said_by("ExecStart")
+    (start,) = unit_values("ExecStart")
     program, *command = shlex.split(start.replace("%S", "/var/lib"))
     assert program == "/opt/cfnade/bin/cfnade"
-    settings = served(monkeypatch, command)
+    settings = server_settings(monkeypatch, command)
     assert settings.model_dir == Path("/var/lib/cfnade/model")
     assert settings.host == "127.0.0.1"
-    assert said_by("ExecReload") == ["/bin/kill -HUP $MAINPID"]
+    assert unit_values("ExecReload") == ["/bin/kill -HUP $MAINPID"]
     assert "MemoryDenyWriteExecute=yes" not in UNIT  # kernels are compiled into memory
 
 
@@ -65,7 +65,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     if program is None:
         pytest.skip("no systemd-analyze is installed")
     unit = tmp_path / "cfnade.service"
-    # It looks for the program: here another one stands for it.
+    # systemd-analyze requires that the program exists.
     unit.write_text(UNIT.replace("/opt/cfnade/bin/cfnade", sys.executable))
     checked = subprocess.run([program, "verify", unit], capture_output=True, text=True)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
@@ -83,7 +83,7 @@ def test_the_container_runs_a_valid_command(
     monkeypatch.delenv("CFNADE_API_KEY", raising=False)
     entry, command = json.loads(last("ENTRYPOINT")), json.loads(last("CMD"))
     assert entry[0] == "cfnade"
-    settings = served(monkeypatch, [*entry[1:], *command])
+    settings = server_settings(monkeypatch, [*entry[1:], *command])
     assert settings.model_dir == Path("/model")
     assert settings.host == "0.0.0.0"  # of the container; the port is opened by who runs it
     assert last("EXPOSE") == str(settings.port)
@@ -94,13 +94,15 @@ def test_the_container_runs_a_valid_command(
 
 def test_the_container_copies_existing_files_and_runs_unprivileged() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    for name, rest in instructions():
-        if name == "COPY" and "--from" not in rest:
-            for source in rest.split()[:-1]:
+    for name, arguments in instructions():
+        if name == "COPY" and "--from" not in arguments:
+            for source in arguments.split()[:-1]:
                 assert (ROOT / source).exists(), source
                 assert f"!{source}" in ignored
         if name == "FROM":
-            assert re.search(r":\d+\.\d+-slim( AS \w+)?$", rest)  # a version, not whatever is new
+            assert re.search(
+                r":\d+\.\d+-slim( AS \w+)?$", arguments
+            )  # a version, not whatever is new
         assert name not in ("ADD", "MAINTAINER")
     assert last("USER") != "0"
     assert last("USER").isdigit()  # what Kubernetes can check

@@ -1,4 +1,4 @@
-"""What the examples and the page about Python show runs, offline, and shows what it says."""
+"""The examples run offline and print what they promise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = ("quickstart", "own_ratings", "new_user")
 
 
 def run(name: str, *arguments: str) -> None:
-    """As from a shell; in this process, because starting torch takes seconds."""
+    """Run an example in this process, because starting torch takes seconds."""
     path = ROOT / "examples" / f"{name}.py"
     before, sys.argv = sys.argv, [str(path), *arguments]
     try:
@@ -29,9 +29,9 @@ def run(name: str, *arguments: str) -> None:
 
 
 def number(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
-    assert found is not None, f"{pattern!r} is not in {text!r}"
-    return float(found[1])
+    match = re.search(pattern, text)
+    assert match is not None, f"{pattern!r} is not in {text!r}"
+    return float(match[1])
 
 
 @pytest.fixture
@@ -50,34 +50,36 @@ def own_file(tmp_path: Path) -> Path:
 
 def test_quickstart_beats_the_mean_and_saves(capsys: pytest.CaptureFixture[str]) -> None:
     run("quickstart")
-    said = capsys.readouterr().out
-    assert number(r"test RMSE ([\d.]+)", said) < number(r"mean rating: ([\d.]+)", said) - 0.1
-    assert "same predictions: True" in said
+    output = capsys.readouterr().out
+    assert number(r"test RMSE ([\d.]+)", output) < number(r"mean rating: ([\d.]+)", output) - 0.1
+    assert "same predictions: True" in output
 
 
 def test_own_ratings_reports_unknown_users(capsys: pytest.CaptureFixture[str]) -> None:
     run("own_ratings")
-    said = capsys.readouterr().out
-    assert "9,000 ratings of 80 items by 300 users, scale 0.5–5 by 0.5" in said
-    assert "reader-1 " in said
-    assert "nobody" in said
-    assert "1 of 3 answers are about a user without ratings" in said
+    output = capsys.readouterr().out
+    assert "9,000 ratings of 80 items by 300 users, scale 0.5–5 by 0.5" in output
+    assert "reader-1 " in output
+    assert "nobody" in output
+    assert "1 of 3 answers are about a user without ratings" in output
 
 
 def test_new_user_recommends_differently_after_another_rating(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run("new_user")
-    said = capsys.readouterr().out
-    before, after = (json.loads(text) for text in re.findall(r"(?:before|rating): (\[.*\])", said))
-    tried = number(r"after giving item (\d+)", said)
+    output = capsys.readouterr().out
+    before, after = (
+        json.loads(text) for text in re.findall(r"(?:before|rating): (\[.*\])", output)
+    )
+    tried = number(r"after giving item (\d+)", output)
     assert len(before) == len(after) == 5
     assert tried == before[0]
     assert tried not in after
-    rated = re.findall(r"'(\d+)': [15]\.0", said)
+    rated = re.findall(r"'(\d+)': [15]\.0", output)
     assert len(rated) == 5
     assert not set(map(int, rated)) & {*before, *after}
-    assert "without" in said  # the explanation's column
+    assert "without" in output  # the explanation's column
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

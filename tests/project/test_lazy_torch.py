@@ -1,7 +1,7 @@
-"""To answer takes no torch: to import it takes longer than everything else before a first answer.
+"""Answers need no torch, whose import takes longer than the rest of a first answer.
 
-A loaded model is its tables, mapped into memory; networks are made of the same memory when somebody
-asks for them.
+A loaded model consists of arrays that are mapped from its file; networks on the same memory are
+made when training needs them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.inference.cases import KINDS as GIVEN
-from tests.inference.cases import make, make_kind
+from tests.inference.cases import KINDS, make, make_kind
 from tests.inference.implicit_cases import picked_model, rated_model
 
-from cfnade import CFNADE, synthetic
 from cfnade.checkpoint import load, save
 from cfnade.components.optimizers import member_network, network_arrays
 from cfnade.components.registry import member_spec
 from cfnade.fitted_model import FittedModel
 
 MODELS: dict[str, Callable[[], FittedModel]] = {
-    **{kind: lambda kind=kind: make_kind(kind) for kind in GIVEN},  # type: ignore[misc]
+    **{kind: lambda kind=kind: make_kind(kind) for kind in KINDS},  # type: ignore[misc]
     "factors": lambda: make("user-factors"),
     "items' factors": lambda: make("item-factors"),
     "samples": lambda: make("user-factors", samples=3),
@@ -37,34 +35,11 @@ MODELS: dict[str, Callable[[], FittedModel]] = {
     "picks": picked_model,
 }
 
-IMPORT = """
+ANSWER = """
 import sys
 from cfnade import CFNADE, load, load_split, split, synthetic
-from cfnade.inference.predictor import Predictor
-model = CFNADE(side="user", hidden=(6,), seed=3)
-assert model.get_params()["seed"] == 3
-assert "torch" not in sys.modules
-loaded = CFNADE.load(sys.argv[1])
-assert loaded.get_params()["hidden"] == (6,), loaded
-loaded.predict([1], [2]), loaded.recommend([1], n=2), loaded.explain(user=1, item=2)
-assert "torch" not in sys.modules
-"""
 
-
-def test_a_loaded_estimator_answers_without_torch(tmp_path: Path) -> None:
-    ratings = synthetic(30, 20, 300, seed=3).ratings
-    CFNADE(side="user", hidden=(6,), epochs=1, n_threads=1).fit(ratings).save(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-ASK = """
-import sys
-from cfnade.estimator import CFNADE
-
-def asked(folder):
+def answer(folder):
     model = CFNADE.load(folder)
     fitted, unknown = model.fitted_, {"unknown": "mean"}
     user, (item, other) = fitted.context.user_ids[1], fitted.context.item_ids[:2].tolist()
@@ -73,22 +48,23 @@ def asked(folder):
     if fitted.needs_times:
         model.predict_frame([user, 999], [other, other], timestamp=50, **unknown)
         return
-    who = [{"user": user}] + ([{"history": history}] if fitted.takes_histories else [])
+    users = [{"user": user}] + ([{"history": history}] if fitted.takes_histories else [])
     model.recommend(user, n=3)
     model.similar_items(item, n=3)
-    for one in who:
-        model.suggest_items_to_rate(**one, n=3)
+    for arguments in users:
+        model.suggest_items_to_rate(**arguments, n=3)
         if fitted.predicts_ratings:
-            model.explain(item=other, **one)
+            model.explain(item=other, **arguments)
     if fitted.takes_histories:
         model.recommend(history=history, n=3)
     if fitted.predicts_ratings:
-        given = {999: history} if fitted.takes_histories else None
-        model.predict_frame([user, 999], [other, other], histories=given, **unknown)
+        histories = {999: history} if fitted.takes_histories else None
+        model.predict_frame([user, 999], [other, other], histories=histories, **unknown)
         model.predict_frame([user] * 300, [other] * 300)
 
+assert CFNADE(side="user", seed=3).get_params()["seed"] == 3
 for folder in sys.argv[1:]:
-    asked(folder)
+    answer(folder)
     assert "torch" not in sys.modules, folder
 """
 
@@ -104,11 +80,11 @@ with TestClient(create_app(
     ModelRegistry(sys.argv[1]), ServerSettings(model_dir=sys.argv[1], allow_hosts=('*',))
 )) as client:
     item = int(sys.argv[2])
-    asked = {"recommendations": {"n": 3}, "predictions": {"items": [item + 1]}}
-    for path, more in asked.items():
-        for who in ({"user_id": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):
-            answer = client.post("/" + path, json=who | more)
-            assert answer.status_code == 200, answer.text
+    bodies = {"recommendations": {"n": 3}, "predictions": {"items": [item + 1]}}
+    for path, body in bodies.items():
+        for user in ({"user_id": int(sys.argv[3])}, {"ratings": [{"item": item, "rating": 5}]}):
+            response = client.post("/" + path, json=user | body)
+            assert response.status_code == 200, response.text
 assert "torch" not in sys.modules
 """
 
@@ -128,14 +104,14 @@ for command in json.loads(sys.argv[1]):
 
 def run(code: str, *arguments: Any, cwd: Path | None = None) -> None:
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert process.returncode == 0, process.stderr
 
 
 def test_every_kind_of_model_answers_without_torch(tmp_path: Path) -> None:
     for name, model in MODELS.items():
         save(model(), tmp_path / name)
-    run(ASK, *(tmp_path / name for name in MODELS))
+    run(ANSWER, *(tmp_path / name for name in MODELS))
 
 
 def test_commands_answer_without_torch(tmp_path: Path) -> None:
@@ -171,11 +147,11 @@ def test_array_specs_match_networks(name: str) -> None:
                 assert sorted(trained) == sorted(component.trained)
 
 
-def mapped_places(file: Path) -> list[range]:
-    """Where this process has the file mapped."""
+def mapped_addresses(file: Path) -> list[range]:
+    """Return the addresses at which this process has mapped the file."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    places = [line.split()[0].split("-") for line in lines if line.endswith(str(file.resolve()))]
-    return [range(int(first, 16), int(end, 16)) for first, end in places]
+    spans = [line.split()[0].split("-") for line in lines if line.endswith(str(file.resolve()))]
+    return [range(int(first, 16), int(end, 16)) for first, end in spans]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at /proc")
@@ -186,15 +162,15 @@ def test_networks_share_the_memory_of_the_mapped_file(tmp_path: Path, name: str)
     before, fitted = file.read_bytes(), load(tmp_path)
     [member] = fitted.members
     tables = member.arrays()
-    places = mapped_places(file)
+    mapped = mapped_addresses(file)
     for table in tables.values():
         if table.size:
             first = table.__array_interface__["data"][0]
-            assert any(first in place for place in places)
+            assert any(first in addresses for addresses in mapped)
     network = member_network(member)
     for key, table in network_arrays(network).items():
         assert table.size == 0 or np.shares_memory(table, tables[key])
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(1.0)
-    assert file.read_bytes() == before  # who writes has a page of their own
+    assert file.read_bytes() == before  # copy on write

@@ -1,4 +1,4 @@
-"""`make test-avx2` really runs without AVX-512."""
+"""`make test-avx2` runs without AVX-512."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "support" / "without_avx512.py"
-ASKED = """
+CODE = """
 import numpy._core._multiarray_umath as core
 import torch
 from cfnade.kernels.jit import HAS_AVX512
@@ -23,12 +23,10 @@ print(HAS_AVX512, torch.backends.cpu.get_cpu_capability(), *used)
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="AVX is of x86 processors")
 def test_libraries_and_kernels_use_avx2_at_most(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), sys.executable, "-c", ASKED]
-    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | where
-    )
-    wide, torchs, *numpys = done.stdout.split()
-    assert (wide, torchs) == ("False", "AVX2")
-    assert not [name for name in numpys if name == "X86_V4" or "AVX512" in name]
-    assert done.stderr == ""
+    command = [sys.executable, str(SCRIPT), sys.executable, "-c", CODE]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    has_avx512, torch_capability, *numpy_features = process.stdout.split()
+    assert (has_avx512, torch_capability) == ("False", "AVX2")
+    assert not [name for name in numpy_features if name == "X86_V4" or "AVX512" in name]
+    assert process.stderr == ""

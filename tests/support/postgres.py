@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, on loopback, in a folder that goes with it."""
+"""Run a temporary PostgreSQL server on loopback."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any
 from urllib.parse import quote
 
 PASSWORD = "pass:w/rd@1"
-"""Has to be escaped in an address: what people forget, and what must not show."""
+"""A password that has to be escaped in an address and must never be shown."""
 
 
 @contextmanager
 def postgres(binaries: Path, *, durable: bool = False) -> Iterator[str]:
-    """Runs a server and gives its address, without user and password: 127.0.0.1:PORT.
+    """Run a server and yield its address, 127.0.0.1:PORT, without user and password.
 
-    Commits wait for the disk only if they are to be durable; if not, all of it is in memory where
-    there is room: a database is hundreds of files, and tests make many.
+    Commits wait for the disk only if `durable`. Otherwise the server's hundreds of files are in
+    memory if there is room.
     """
     where = None if durable else _in_memory()
     with tempfile.TemporaryDirectory(prefix="cfnade-postgres-", dir=where) as name:
@@ -35,10 +35,14 @@ def postgres(binaries: Path, *, durable: bool = False) -> Iterator[str]:
 
         def run(program: str, *arguments: str) -> None:
             command = [str(binaries / program), "-D", str(folder / "data"), *arguments]
-            with (folder / "said").open("a+") as said:  # a pipe would be held open by the server
-                done = subprocess.run(command, cwd=folder, stdout=said, stderr=said, **rights)
-                said.seek(0)
-                assert done.returncode == 0, said.read()
+            with (folder / "output").open(
+                "a+"
+            ) as output:  # a pipe would be held open by the server
+                process = subprocess.run(
+                    command, cwd=folder, stdout=output, stderr=output, **rights
+                )
+                output.seek(0)
+                assert process.returncode == 0, output.read()
 
         run("initdb", "-A", "scram-sha-256", "-U", "shop", f"--pwfile={folder / 'password'}")
         port = _free_port()
@@ -58,7 +62,7 @@ def address(server: str, password: str = PASSWORD) -> str:
 
 
 def find_binaries() -> Path | None:
-    """Where the server's programs lie: on the path, or where Debian puts them."""
+    """Return the folder of the server programs: on the path, or that of Debian."""
     on_path = shutil.which("pg_ctl")
     places = [Path(on_path).resolve().parent] if on_path else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -66,7 +70,7 @@ def find_binaries() -> Path | None:
 
 
 def unprivileged() -> dict[str, Any]:
-    """The server refuses to run as root: it runs as somebody else then."""
+    """Return arguments that run a process as another user than root, which the server refuses."""
     if os.getuid() != 0:
         return {}
     names = {entry.pw_name for entry in pwd.getpwall()}

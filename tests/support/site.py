@@ -1,4 +1,4 @@
-"""A site on loopback for the tests of downloads: files, and every way not to give one."""
+"""Run an HTTP server on loopback with files to download, and with faulty responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def zipped() -> bytes:
 
 
 class Site(ThreadingHTTPServer):
-    """Counts what is asked for, and under which login."""
+    """A server that records requested paths and credentials."""
 
     daemon_threads = True
 

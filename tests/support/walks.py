@@ -1,4 +1,4 @@
-"""Which functions of the package a call enters, to limit what a reader has to follow."""
+"""List the functions of the package that a call enters, to limit what a reader has to follow."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ AVX2 = {
 
 
 def numpy_features() -> str:
-    """What NumPy would use beyond AVX2 on this processor. It warns about names that it lacks."""
+    """Return the features beyond AVX2 that NumPy would use; NumPy warns about unknown names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         core: Any = import_module("numpy._core._multiarray_umath")
