@@ -30,7 +30,6 @@ ALLOWED = {
     "n_workers": "at least 1",
     "n_threads": "at least 1",
     "rmse.std": "no error bar for one split",
-    "one.axis": "None or a name",
     "self.parsed[item].year": "no title is of the year 0",
     "stage.epochs": "0 epochs have no total",
     "weight": "a member of weight 0 is left out",

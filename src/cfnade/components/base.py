@@ -407,7 +407,7 @@ class Member:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """What the rows of its components are, in their order, each once."""
-        return tuple(dict.fromkeys(c.axis for c in self.components.values() if c.axis))
+        return tuple(dict.fromkeys(c.axis for c in self.components.values() if c.axis is not None))
 
     def arrays(self) -> dict[str, Array]:
         """All its arrays, as component/array."""
