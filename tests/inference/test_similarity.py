@@ -10,6 +10,8 @@ from tests.implicit.cases import summed_scores
 from tests.inference.cases import estimator, make
 from tests.inference.implicit_cases import ITEMS, data, first_of, picked_model, rated_model
 
+from cfnade import CFNADE, synthetic
+from cfnade.data.synthetic import synthetic_interactions
 from cfnade.exceptions import PredictionError
 from cfnade.implicit.rows import InteractionRows
 from cfnade.inference.similarity import item_vectors
@@ -47,6 +49,24 @@ def test_without_picks_similar_items_have_alike_vectors() -> None:
     best = first_of(alike, np.arange(ITEMS) != 4, ITEMS)
     assert len(frame) == ITEMS - 1
     np.testing.assert_allclose(frame["similarity"], alike[best], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["interactions", "ratings"])
+def test_items_without_training_data_are_not_similar_to_any(kind: str) -> None:
+    """Their lift is a ratio of two tiny probabilities, and their vectors are start values."""
+    if kind == "interactions":
+        all_rows = synthetic_interactions(80, 20, 6, seed=4).interactions
+        options: dict[str, Any] = {"time_budget": 0.01}
+    else:
+        all_rows = synthetic(80, 20, 600, seed=4).ratings
+        options = {"side": "user", "hidden": (4,), "epochs": 1}
+    train = all_rows.select(np.flatnonzero(all_rows.items != 3))
+    model = CFNADE(n_threads=1, **options).fit(train)
+    assert model.n_items_ == 20
+    similar = model.similar_items(all_rows.item_ids[0], n=30)
+    assert len(similar) == 18
+    assert all_rows.item_ids[3] not in similar["item"].to_list()
+    assert similar["n_item_ratings"].min() > 0
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -38,8 +38,12 @@ def similar_items(scorer: Scorer, vectors: ScoreArray | None, item: int, n: int)
     else:
         score = vectors @ vectors[item]
         similarity = score.astype(np.float64)
-    score[item] = -np.inf
-    order: IntArray = np.lexsort((np.arange(len(score)), -score))[: min(n, len(score) - 1)]
+    counts = scorer.rating_counts("item", np.arange(len(score)))
+    candidates = counts > 0 if counts.any() else np.ones(len(score), bool)
+    candidates[item] = False  # nor items without data, whose vectors and lifts mean nothing
+    score[~candidates] = -np.inf
+    n = min(n, int(candidates.sum()))
+    order: IntArray = np.lexsort((np.arange(len(score)), -score))[:n]
     return pl.DataFrame(
         {
             "rank": 1 + np.arange(len(order)),
