@@ -266,7 +266,7 @@ def all_users_lists(n_users: int, threads: int) -> dict[str, Any]:
         np.arange(COLUMNS),
     )
     network = SetNADENetwork(
-        SetNADEConfig(columns=COLUMNS, levels=1, hidden=500, usual=INTERACTIONS_PER_USER)
+        SetNADEConfig(columns=COLUMNS, levels=1, hidden=500, mean_count=INTERACTIONS_PER_USER)
     )
     with torch.no_grad():
         for tensor in network.parameters():
@@ -278,8 +278,8 @@ def all_users_lists(n_users: int, threads: int) -> dict[str, Any]:
     components = {"set-nade": SetNade.of_network(network), "ease": ease, "popularity": baseline}
     weights = {"set-nade": 0.3, "ease": 0.7, "popularity": 0.0}
     model = InteractionModel(components, weights)
-    counts = count_training_ratings(("user",), context)
-    fitted = FittedModel((), "picks", context, counts, interaction_model=model)
+    training_counts = count_training_ratings(("user",), context)
+    fitted = FittedModel((), "picks", context, training_counts, interaction_model=model)
     predictor, options = Predictor(fitted), RankingOptions(n=TOP_ALL)
     predictor.recommend(predictor.scorer.stored_users(np.arange(6)), options)
     all_users = predictor.scorer.stored_users(np.arange(context.n_users))

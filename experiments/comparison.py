@@ -1,4 +1,4 @@
-"""The whole comparison of docs/results/comparison.md, resumable: python -m experiments.comparison
+"""Run the comparison of docs/results/comparison.md: python -m experiments.comparison
 
 Every preset on u1…u5 of MovieLens 100K and the authors' five splits of MovieLens 1M; slow ones on
 fewer. Netflix is fitted only if named, with the models that can be fitted there in an hour. Results
@@ -31,22 +31,22 @@ SLOW = {"bfm": 2, "bfm-ordinal": 1}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", nargs="*", default=DEFAULT_DATA, help=", ".join(SPLITS))
-    parser.add_argument("--models", help="names with commas between; all if not given")
-    parser.add_argument("--splits", nargs="+", help="all of the data set if not given")
+    parser.add_argument("--models", help="names with commas between; all by default")
+    parser.add_argument("--splits", nargs="+", help="all of the data set by default")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rerun", action="store_true", help="fit recorded models again")
-    given = parser.parse_args()
-    names = None if given.models is None else given.models.split(",")
-    for data in given.data:
+    arguments = parser.parse_args()
+    names = None if arguments.models is None else arguments.models.split(",")
+    for data in arguments.data:
         models = ON_NETFLIX if names is None and data == "netflix" else names
         for preset in select_presets(models, RATINGS[data])[0]:
             n_splits = SLOW.get(preset.name, 5) if data == "ml-1m" else 5
             compare(
-                Comparison(data, {}, seed=0, n_threads=given.threads),
+                Comparison(data, {}, seed=0, n_threads=arguments.threads),
                 [preset.name],
-                given.splits or SPLITS[data][:n_splits],
+                arguments.splits or SPLITS[data][:n_splits],
                 results=RESULTS / "comparison.jsonl",
-                rerun=given.rerun,
+                rerun=arguments.rerun,
                 report=print,
             )
     comparison_report.main()

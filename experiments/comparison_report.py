@@ -23,9 +23,9 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DOCS = HERE.parent / "docs" / "results"
 SETS = {"ml-1m": "MovieLens 1M", "ml-100k": "MovieLens 100K", "netflix": "Netflix"}
-ELSEWHERE = {"ml-10m": "MovieLens 10M"}
+PUBLISHED_ONLY = {"ml-10m": "MovieLens 10M"}
 TUNED = ("ml-1m", "ml-100k")
-"""Where options were chosen."""
+"""Data sets on which options were chosen."""
 MISS = 0.005
 Published = dict[str, dict[str, tuple[float, str]]]
 
@@ -50,7 +50,7 @@ libraries and data.
 
 
 def published() -> Published:
-    """Figures of papers, with their sources."""
+    """Return the figures of papers, with their sources."""
     sets = tomllib.loads((HERE / "published.toml").read_text())
     return {data: {m: (v[0], v[1]) for m, v in table.items()} for data, table in sets.items()}
 
@@ -79,9 +79,9 @@ def table(results: list[FitResult], papers: dict[str, tuple[float, str]]) -> str
     """Return a table with a row per model, best first."""
     head = ["model", "RMSE", "published", "MAE of means", "NLL", "fit s", "CPU s", "predict s"]
     lines = []
-    shown = summarize(results)
-    least, most = best(shown), max(len(row.splits) for row in shown)
-    for row in shown:
+    summaries = summarize(results)
+    least, most = best(summaries), max(len(row.splits) for row in summaries)
+    for row in summaries:
         paper = f"{papers[row.model][0]:.3f}" if row.model in papers else "–"
         cells = [
             _cell(row, column, digits, least if len(row.splits) == most else {})
@@ -142,7 +142,7 @@ def _title(model: str) -> str:
 
 
 def _tried(model: str, data: str) -> str:
-    """What the search on validation has tried, as its options or its own record tell."""
+    """Describe the search on validation of a model."""
     if data not in TUNED:
         return "Its options are those of MovieLens 1M; no others were tried here."
     if notes := load_preset(model).search_notes:
@@ -154,21 +154,21 @@ def _tried(model: str, data: str) -> str:
     ]
     if not tried:
         return "What was tried is not recorded."
-    options = ", ".join(sorted({name for each in tried for name in each["options"]}))
-    least = min(each["rmse"] for each in tried)
+    options = ", ".join(sorted({name for record in tried for name in record["options"]}))
+    least = min(record["rmse"] for record in tried)
     return f"Tried: {len(tried)} settings of {options}; the best validation RMSE was {least:.4f}."
 
 
 def section(data: str, papers: dict[str, tuple[float, str]]) -> list[str]:
-    """A data set's table, picture and misses."""
+    """Return the table, picture and misses of a data set."""
     results = results_of(data)
     if not results:
         return [f"## {SETS[data]}", "", "No runs yet.", ""]
     splits = sorted({result.split for result in results})
     loads = [o.scores["load"] for o in results if o.scores]
     picture = f"comparison-{data}.svg"
-    drawn = [row for row in summarize(results) if row.model != "global-mean"]
-    draw(drawn, DOCS / picture, SETS[data])
+    plotted = [row for row in summarize(results) if row.model != "global-mean"]
+    draw(plotted, DOCS / picture, SETS[data])
     return [
         f"## {SETS[data]}",
         "",
@@ -186,10 +186,10 @@ def section(data: str, papers: dict[str, tuple[float, str]]) -> list[str]:
     ]
 
 
-def elsewhere(papers: Published) -> list[str]:
-    """Published figures on sets where the rivals were not run."""
+def published_only(papers: Published) -> list[str]:
+    """Return published figures on data sets where no baseline was run."""
     lines = ["## Published figures only", "", "Other systems were not run on these data sets.", ""]
-    for data, title in ELSEWHERE.items():
+    for data, title in PUBLISHED_ONLY.items():
         rows = sorted(papers[data].items(), key=lambda pair: pair[1][0])
         cells = [[_title(model), f"{value:g}", source] for model, (value, source) in rows]
         lines.append(markdown_table([title, "published RMSE", "where"], cells))
@@ -221,7 +221,7 @@ def main() -> None:
     lines = [INTRODUCTION]
     for data in SETS:
         lines += section(data, papers[data])
-    lines += [*sources(papers["ml-1m"]), *elsewhere(papers), *settings()]
+    lines += [*sources(papers["ml-1m"]), *published_only(papers), *settings()]
     write_text(DOCS / "comparison.md", "\n".join(lines).rstrip() + "\n")
     print("docs/results/comparison.md", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Curves: the points of a figure, and its SVG, which is the same for the same numbers."""
+"""Points of a figure, its table and its SVG, which is the same for the same records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.tables import Records, spread, test_rmse
 
 
 def draw(plan: Plan, records: Records, path: Path) -> None:
-    """Test RMSE against x, a line for each label."""
+    """Plot test RMSE against x, with a line for each label."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -30,26 +30,26 @@ def draw(plan: Plan, records: Records, path: Path) -> None:
 
 
 def axis_of(plan: Plan) -> str:
-    """What x is: the one field that the entries change."""
+    """Return the name of x, the field that entries change."""
     return "λ" if "λ" in plan.title else "hidden units"
 
 
 def curves(plan: Plan, records: Records) -> dict[str, list[tuple[float, float]]]:
-    """For each label its points (x, mean test RMSE) that have been run, by rising x."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    """Return for each label its points (x, mean test RMSE) by rising x."""
+    points_of: dict[str, list[tuple[float, float]]] = {}
     splits = common_splits(records)
     for entry in plan.entries:
         runs = [run for run in records.get(entry.name, []) if run["split"] in splits]
         if runs:
             point = (float(entry.facts["x"]), spread(runs, test_rmse).mean)
-            found.setdefault(entry.label, []).append(point)
-    return {label: sorted(points) for label, points in found.items()}
+            points_of.setdefault(entry.label, []).append(point)
+    return {label: sorted(points) for label, points in points_of.items()}
 
 
 def common_splits(records: Records) -> list[str]:
-    """The splits that every entry was run on, so that means are of the same ratings."""
-    each = [{run["split"] for run in runs} for runs in records.values()]
-    return sorted(set.intersection(*each)) if each else []
+    """Return the splits of all entries, so that means are of the same ratings."""
+    splits = [{run["split"] for run in runs} for runs in records.values()]
+    return sorted(set.intersection(*splits)) if splits else []
 
 
 def curve(plan: Plan, records: Records) -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/results/defaults.md, from the records of defaults.py."""
+"""Write the tables of docs/results/defaults.md from the records of defaults.py."""
 
 from __future__ import annotations
 
@@ -47,53 +47,52 @@ def _table(records: list[dict[str, Any]], names: list[str], measure: str) -> str
         head.append("best reachable")
     lines = []
     for name in names:
-        own = [record for record in records if record["data"] == name]
-        if own:
-            lines.append(_line(name, own, measure))
+        of_data = [record for record in records if record["data"] == name]
+        if of_data:
+            lines.append(_line(name, of_data, measure))
     return markdown_table(head, lines)
 
 
-def _line(name: str, own: list[dict[str, Any]], measure: str) -> list[str]:
-    rivals = [_values(own, measure, model, tuned) for model, tuned in _COLUMNS]
-    ours = _values(own, measure, "cfnade", None)
-    means = [float(values.mean()) for values in rivals]
+def _line(name: str, records: list[dict[str, Any]], measure: str) -> list[str]:
+    baselines = [_values(records, measure, model, tuned) for model, tuned in _COLUMNS]
+    cfnade = _values(records, measure, "cfnade", None)
+    means = [float(values.mean()) for values in baselines]
     best = int(np.argmin(means))
-    cells = [_shown(values, measure) for values in rivals]
+    cells = [_cell(values, measure) for values in baselines]
     cells[best] = f"**{cells[best]}**"
-    gap = ours - rivals[best]
-    shown = f"{gap.mean():+.4f}" if measure != "seconds" else ""
+    gap = f"{(cfnade - baselines[best]).mean():+.4f}"
     if measure == "seconds":
-        shown = f"{ours.mean() / max(means[-1], 1e-9):.2f} of myFM, tuned"
-    line = [name, str(len(own)), *cells, _shown(ours, measure), shown, _commits(own)]
+        gap = f"{cfnade.mean() / max(means[-1], 1e-9):.2f} of myFM, tuned"
+    line = [name, str(len(records)), *cells, _cell(cfnade, measure), gap, _commits(records)]
     if measure == "rmse":
-        reachable = _values(own, measure, "best reachable", None)
-        line.append(_shown(reachable, measure) if len(reachable) else "")
+        reachable = _values(records, measure, "best reachable", None)
+        line.append(_cell(reachable, measure) if len(reachable) else "")
     return line
 
 
-def _commits(own: list[dict[str, Any]]) -> str:
-    """Which commits our rows are of: they may be newer than the rivals'."""
-    found = [
+def _commits(records: list[dict[str, Any]]) -> str:
+    """Return the commits of the rows of cfnade, which may be newer than the baselines'."""
+    commits = {
         row.get("commit", record["commit"])
-        for record in own
+        for record in records
         for row in record["rows"]
         if row["model"] == "cfnade"
-    ]
-    return ", ".join(sorted(set(found)))
+    }
+    return ", ".join(sorted(commits))
 
 
-def _values(own: list[dict[str, Any]], measure: str, model: str, tuned: bool | None) -> Any:
+def _values(records: list[dict[str, Any]], measure: str, model: str, tuned: bool | None) -> Any:
     return np.array(
         [
             row[measure]
-            for record in own
+            for record in records
             for row in record["rows"]
             if row["model"] == model and row.get("tuned") == tuned
         ]
     )
 
 
-def _shown(values: Any, measure: str) -> str:
+def _cell(values: Any, measure: str) -> str:
     if measure == "seconds":
         return f"{values.mean():.1f}"
     spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""

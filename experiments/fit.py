@@ -1,6 +1,6 @@
-"""One training run, called in a process of its own, so that its peak memory is its own.
+"""One training run, in a process of its own, so that its peak memory is its own.
 
-`validate` never holds a test rating: what it is given to choose by cannot depend on one.
+`validate` drops the test part before training, so that no choice can depend on a test rating.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ def validate(
 ) -> Any:
     """Train and score on validation alone, to choose a configuration. Returns a record.
 
-    `state` is a folder of the run's own, from which it goes on if it was interrupted.
+    `state` is a folder for this run, from which it resumes if it was interrupted.
     """
     parts = load_split(data, split)
-    blind = replace(parts, test=parts.test.select(np.empty(0, np.int64)))
-    trained, record = _trained(blind, seed, configuration, threads, state)
+    without_test = replace(parts, test=parts.test.select(np.empty(0, np.int64)))
+    trained, record = _train(without_test, seed, configuration, threads, state)
     return record | _outcome(trained)
 
 
 def score(
     data: str, split: str, seed: int, configuration: Configuration, threads: int, state: Path
 ) -> Any:
-    """Train a configuration that is fixed, and score it on test, once. Returns a record."""
+    """Train a fixed configuration and score it on test, once. Returns a record."""
     parts = load_split(data, split)
     if configuration.whole:
-        nothing = parts.valid.select(np.empty(0, np.int64))
-        parts = replace(parts, train=parts.train.concat(parts.valid), valid=nothing)
-    trained, record = _trained(parts, seed, configuration, threads, state)
+        empty = parts.valid.select(np.empty(0, np.int64))
+        parts = replace(parts, train=parts.train.concat(parts.valid), valid=empty)
+    trained, record = _train(parts, seed, configuration, threads, state)
     began = time.perf_counter()
     rating = 3.0 if configuration.unseen == "paper" else None
     test = evaluate(trained.model, parts.test, cold_start_rating=rating).as_dict()
-    record |= _outcome(trained) | {"test": test, "test_seconds": _since(began)}
+    record |= _outcome(trained) | {"test": test, "test_seconds": _seconds_since(began)}
     if configuration.members > 1 or configuration.beside:
-        first = trained.model.members[: configuration.members]  # those of the first kind
-        alone = [replace(trained.model, members=(one,), member_weights=()) for one in first]
-        record["members"] = [evaluate(fitted, parts.test).rmse for fitted in alone]
+        members = trained.model.members[: configuration.members]  # of the first kind
+        single = [replace(trained.model, members=(m,), member_weights=()) for m in members]
+        record["members"] = [evaluate(fitted, parts.test).rmse for fitted in single]
     return record
 
 
-def _trained(
+def _train(
     parts: Split, seed: int, configuration: Configuration, threads: int, state: Path
 ) -> tuple[TrainingResult, dict[str, Any]]:
     settings = TrainingConfig.from_dict(configuration.training | {"seed": seed})
@@ -93,57 +93,59 @@ def _trained(
             configuration.side, configuration.model, settings, n_seeds=configuration.members
         )
         if configuration.beside:
-            further = [_beside(one, seed) for one in configuration.beside]
-            plan = TrainingPlan((*plan.members, *further), "fit")
+            extra = [_default_member(fields, seed) for fields in configuration.beside]
+            plan = TrainingPlan((*plan.members, *extra), "fit")
         store = StateStore(state, resume=resumed)
         trained = train(parts, plan, RunOptions(n_threads=threads, store=store))
     if configuration.whole and configuration.shares:
-        shares = tuple((share, share) for share in configuration.shares)
-        trained = replace(trained, model=replace(trained.model, member_weights=shares))
-    seconds = max(_since(began), trained.model.metadata["seconds"])  # the latter if it was resumed
+        weights = tuple((weight, weight) for weight in configuration.shares)
+        trained = replace(trained, model=replace(trained.model, member_weights=weights))
+    # The latter is larger if the run was resumed.
+    seconds = max(_seconds_since(began), trained.model.metadata["seconds"])
     return trained, record | {"seconds": seconds, "resumed": resumed}
 
 
-def _beside(given: dict[str, Any], seed: int) -> MemberPlan:
-    """A member of another kind, by its default recipe."""
-    usual = default_recipe(given["side"])
-    settings = replace(usual.training, seed=seed)
-    return MemberPlan(given["side"], usual.model | given.get("model", {}), settings)
+def _default_member(fields: dict[str, Any], seed: int) -> MemberPlan:
+    """Return a member by the default recipe of its side, with changed fields of the model."""
+    recipe = default_recipe(fields["side"])
+    settings = replace(recipe.training, seed=seed)
+    return MemberPlan(fields["side"], recipe.model | fields.get("model", {}), settings)
 
 
 def _outcome(trained: TrainingResult) -> dict[str, Any]:
-    facts, members = trained.model.metadata, trained.model.members
+    metadata, members = trained.model.metadata, trained.model.members
     return {
         "load_after": round(os.getloadavg()[0], 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "parameters": sum(p.numel() for one in members for p in member_network(one).parameters()),
-        "epochs": facts["epochs"],
-        "best_epoch": facts["best_epoch"],
+        "parameters": sum(p.numel() for m in members for p in member_network(m).parameters()),
+        "epochs": metadata["epochs"],
+        "best_epoch": metadata["best_epoch"],
         "diverged": trained.diverged,
-        "valid": facts["valid"],
+        "valid": metadata["valid"],
         "curve": [round(line["valid_rmse"], 5) for line in trained.history if line["valid_rmse"]],
-        "gains": [_gains(one) for one in members],
-        "shares": [share for share, _ in trained.model.member_weights],
+        "gains": [_gains(member) for member in members],
+        "shares": [weight for weight, _ in trained.model.member_weights],
     }
 
 
 def _gains(member: Member) -> list[float]:
-    """What validation found for its neighbourhoods: their gains and the shift, as in a plan."""
-    near = [one.arrays for one in member.components.values() if one.tunes]
-    found = [float(one["gain"]) for one in near] + [float(one["shift"]) for one in near[:1]]
-    return [round(value, 4) for value in found]
+    """Return the gains and the shift of neighborhoods that were fitted on validation."""
+    tuned = [component.arrays for component in member.components.values() if component.tunes]
+    values = [float(arrays["gain"]) for arrays in tuned]
+    values += [float(arrays["shift"]) for arrays in tuned[:1]]
+    return [round(value, 4) for value in values]
 
 
-def _since(began: float) -> float:
+def _seconds_since(began: float) -> float:
     return round(time.perf_counter() - began, 2)
 
 
 def commit() -> str:
-    """The commit of the code that ran; a plus says that the tree had changes."""
+    """Return the commit of the running code, with a plus if the tree has changes."""
 
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-        return done.stdout.strip()
+    def git(*arguments: str) -> str:
+        process = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+        return process.stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "experiments/*.py")
     return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")

@@ -32,27 +32,26 @@ SHAPES: dict[str, tuple[int, int, int, float]] = {
     "drifting popularity": (2_000, 1_500, 30, 0.8),
 }
 """Users, items, interactions per user, exponent of popularity."""
-HIDDEN, FEWEST = 0.2, 5
+HELD_OUT, MIN_INTERACTIONS = 0.2, 5
 
 
 @dataclass(frozen=True)
 class Row:
-    """Interactions to learn from and to be scored on; users and items have the same numbers."""
+    """Interactions for training and test, with the same users and items."""
 
     train: Dataset
     test: Dataset
 
-    def question(self) -> RankingQuery:
-        """Ask for the test items of each user who has any."""
-        known, answers = rated_items(self.train), rated_items(self.test)
-        users = np.flatnonzero(row_counts(answers))
-        every = np.ones(self.train.n_items, bool)
-        own = known[users]
-        return RankingQuery(users, own, own, answers[users], every)
+    def query(self) -> RankingQuery:
+        """Return the query of all users with test items; all items are candidates."""
+        histories, held_out = rated_items(self.train), rated_items(self.test)
+        users = np.flatnonzero(row_counts(held_out))
+        candidates = np.ones(self.train.n_items, bool)
+        return RankingQuery(users, histories[users], histories[users], held_out[users], candidates)
 
 
 def hide(data: Dataset, seed: int, *, latest: bool = False) -> Row:
-    """Hide a fifth of the interactions of each user with five or more."""
+    """Hold out a fifth of the interactions of each user with five or more."""
     keys = np.random.default_rng((seed, 40)).random(len(data))
     if latest and data.times is not None:
         keys = -data.times.astype(np.float64)
@@ -61,12 +60,12 @@ def hide(data: Dataset, seed: int, *, latest: bool = False) -> Row:
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     place = np.empty(len(data), np.int64)
     place[order] = np.arange(len(data)) - starts[data.users[order]]
-    most = np.where(counts >= FEWEST, np.maximum(1, np.rint(HIDDEN * counts)), 0)
-    hidden = place < most[data.users]
+    n_hidden = np.where(counts >= MIN_INTERACTIONS, np.maximum(1, np.rint(HELD_OUT * counts)), 0)
+    hidden = place < n_hidden[data.users]
     return Row(data.select(np.flatnonzero(~hidden)), data.select(np.flatnonzero(hidden)))
 
 
-def row_of(name: str, seed: int) -> Row:
+def load_row(name: str, seed: int) -> Row:
     """Return the data of a row."""
     folder = Path(os.environ.get("CFNADE_DATA", "."))
     if name in FILES:
@@ -74,11 +73,11 @@ def row_of(name: str, seed: int) -> Row:
         parts = load_split(str(train), f"file:{test}")
         return Row(parts.train.concat(parts.valid), parts.test)
     if name in RATINGS:
-        given = dict(RATINGS[name])
-        data = given.pop("data")
+        options = dict(RATINGS[name])
+        data = options.pop("data")
         source = str(folder / data) if "/" in data else data
-        return hide(likes(load(source, **given)), seed)
-    return hide(made(name, seed), seed, latest=name == "drifting popularity")
+        return hide(likes(load(source, **options)), seed)
+    return hide(synthetic_interactions(name, seed), seed, latest=name == "drifting popularity")
 
 
 def likes(ratings: Dataset) -> Interactions:
@@ -93,8 +92,8 @@ def likes(ratings: Dataset) -> Interactions:
     )
 
 
-def made(name: str, seed: int) -> Interactions:
-    """Draw synthetic interactions: popularity n^-a, and tastes in eight dimensions."""
+def synthetic_interactions(name: str, seed: int) -> Interactions:
+    """Sample interactions by popularity n^-a and factors of eight dimensions."""
     n_users, n_items, each, power = SHAPES[name]
     rng = np.random.default_rng((seed, 41))
     popularity = -power * np.log(np.arange(1, n_items + 1))
@@ -102,7 +101,7 @@ def made(name: str, seed: int) -> Interactions:
     utility = popularity + 0.5 * user_factors @ item_factors.T
     users = np.repeat(np.arange(n_users, dtype=np.int32), each)
     times: npt.NDArray[np.int64] | None = None
-    if name == "drifting popularity":  # each item has its own week in which it is taken most
+    if name == "drifting popularity":  # each item has a week of highest popularity
         times = np.sort(rng.integers(0, 52, (n_users, each)), 1).ravel()
         peak = rng.integers(0, 52, n_items)
         items = np.concatenate(
@@ -131,10 +130,10 @@ def made(name: str, seed: int) -> Interactions:
 def _drifting(
     utility: npt.NDArray[Any], weeks: npt.NDArray[Any], peak: npt.NDArray[Any], rng: Any
 ) -> npt.NDArray[Any]:
-    """Draw a user's items one by one; an item is taken most in its week."""
-    left, found = utility.copy(), []
+    """Sample a user's items one by one, without replacement."""
+    available, items = utility.copy(), list[int]()
     for week in weeks:
-        keys = left - 0.05 * np.abs(peak - week) + rng.gumbel(size=len(left))
-        found.append(int(keys.argmax()))
-        left[found[-1]] = -np.inf
-    return np.array(found)
+        keys = available - 0.05 * np.abs(peak - week) + rng.gumbel(size=len(available))
+        items.append(int(keys.argmax()))
+        available[items[-1]] = -np.inf
+    return np.array(items)

@@ -1,12 +1,12 @@
-"""Top-n recommendation with no settings, beside tuned rivals: docs/results/implicit.md.
+"""Top-n recommendation without options, beside tuned baselines: docs/results/implicit.md.
 
     python experiments/implicit_results.py                        # all rows, seed 0
-    python experiments/implicit_results.py --only steam --seed 0  # one row; the last line counts
+    python experiments/implicit_results.py --only steam --seed 0  # one row
     python experiments/implicit_results.py --report               # only the page
 
 A row is a data set. Baselines take the options with the best NDCG@20 on 20 % of the training part,
-and are then fitted to all of it; cfnade does what `cfnade train FILE` does. The test part is scored
-once. The page has the rest of the protocol.
+and are then fitted to all of it; cfnade is trained as by `cfnade train FILE`. The test part is
+scored once. The page describes the protocol. Of several measurements the last counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cfnade.training.plan import TrainingPlan
 from cfnade.training.train import train
 from cfnade_baselines.ranking_protocol import rated_items, score_rankings
 from cfnade_baselines.registry import create_recommender
-from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, row_of
+from experiments.implicit_data import FILES, RATINGS, SHAPES, hide, load_row
 from experiments.implicit_page import write_page
 
 RECORD = Path(__file__).resolve().parent / "results" / "implicit.jsonl"
@@ -49,12 +49,12 @@ IntArray = npt.NDArray[np.int64]
 
 
 def grid(name: str, likes: Any) -> Iterator[Options]:
-    """Yield what is tried on validation."""
+    """Yield the options to try on validation."""
     if name == "ease":
         yield from ({"regularization": x} for x in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0))
     elif name == "item-knn":
-        for neighbours in (20, 50, 100, 300):
-            yield from ({"neighbors": neighbours, "shrinkage": s} for s in (0.0, 10.0, 100.0))
+        for neighbors in (20, 50, 100, 300):
+            yield from ({"neighbors": neighbors, "shrinkage": s} for s in (0.0, 10.0, 100.0))
     elif name == "ials":
         mean = likes.nnz / likes.shape[0]
         for weight in (0.03, 0.1, 0.3):
@@ -79,28 +79,28 @@ def grid(name: str, likes: Any) -> Iterator[Options]:
 def tuned(
     name: str, train: Dataset, users: IntArray, seed: int, threads: int
 ) -> tuple[Any, Options]:
-    """Return a rival with the best options on validation, fitted to all of the training part."""
+    """Return scores of a baseline with the best options on validation, and these options."""
     inner = hide(train, seed + 1)
-    likes, question = rated_items(inner.train), inner.question()
+    likes, query = rated_items(inner.train), inner.query()
 
     def value(options: Options) -> float:
-        scores = fitted(name, likes, question.users, options, seed, threads)
-        return score_rankings(scores, question, cutoffs=(20,)).estimates()["ndcg@20"].mean
+        scores = fitted(name, likes, query.users, options, seed, threads)
+        return score_rankings(scores, query, cutoffs=(20,)).estimates()["ndcg@20"].mean
 
-    tried = list(grid(name, likes))
-    values = [value(options) if len(tried) > 1 else 0.0 for options in tried]
+    candidates = list(grid(name, likes))
+    values = [value(options) if len(candidates) > 1 else 0.0 for options in candidates]
     if name in {"ials", "bpr"}:
-        best = tried[int(np.argmax(values))]
+        best = candidates[int(np.argmax(values))]
         larger = [best | {"factors": factors} for factors in (128, 256)]
-        tried, values = tried + larger, values + [value(options) for options in larger]
-    options = tried[int(np.argmax(values))]
+        candidates, values = candidates + larger, values + [value(options) for options in larger]
+    options = candidates[int(np.argmax(values))]
     return fitted(name, rated_items(train), users, options, seed, threads), options
 
 
 def fitted(
     name: str, likes: Any, users: IntArray, options: Options, seed: int, threads: int
 ) -> Any:
-    """Return the scores of a rival for these users, who are asked in this order."""
+    """Return the score function of a baseline, for queries of these users in this order."""
     if name == "bpr":
         return BPR(likes, users, options, seed, threads)
     return create_recommender(name, **options).fit(likes, seed=seed, n_threads=threads).score
@@ -120,46 +120,46 @@ class BPR:
         self._model.fit(likes, show_progress=False)
         self._users, self._next = users, 0
 
-    def __call__(self, given: Any) -> Any:
-        """Return the scores of the next users of the question."""
-        users = self._users[self._next : self._next + given.shape[0]]
-        self._next += given.shape[0]
+    def __call__(self, histories: Any) -> Any:
+        """Return the scores of the next users of the query."""
+        users = self._users[self._next : self._next + histories.shape[0]]
+        self._next += histories.shape[0]
         return self._model.user_factors[users] @ self._model.item_factors.T
 
 
-class Ours:
-    """Scores of an interaction model, asked with the weights that users' interactions have."""
+class WeightedScores:
+    """Scores of an interaction model given the weights of users' interactions."""
 
     def __init__(self, model: InteractionModel, rows: InteractionRows) -> None:
         self._model, self._rows, self._next = model, rows, 0
 
-    def __call__(self, given: Any) -> Any:
-        """Return the scores of the next users of the question."""
-        users = np.arange(self._next, self._next + given.shape[0])
-        self._next += given.shape[0]
+    def __call__(self, histories: Any) -> Any:
+        """Return the scores of the next users of the query."""
+        users = np.arange(self._next, self._next + histories.shape[0])
+        self._next += histories.shape[0]
         return self._model.scores(self._rows.select(users))
 
 
 def measure(name: str, model: str, seed: int, threads: int) -> dict[str, Any]:
     """Fit a model to a row and score it once."""
-    row = row_of(name, seed)
-    question, began, facts = row.question(), time.monotonic(), dict[str, Any]()
+    row = load_row(name, seed)
+    query, began, facts = row.query(), time.monotonic(), dict[str, Any]()
     cpu = time.process_time()
     if model == "cfnade":
         parts = split(row.train, "all")
         plan = implicit_plan(parts.train, seed=seed)
         fitted = train(parts, TrainingPlan(implicit=plan), RunOptions(n_threads=threads)).model
         assert fitted.interaction_model is not None
-        rows = InteractionRows.from_ratings(row.train).select(question.users)
-        scores: Any = Ours(fitted.interaction_model, rows)
+        rows = InteractionRows.from_ratings(row.train).select(query.users)
+        scores: Any = WeightedScores(fitted.interaction_model, rows)
         facts["weights"] = dict(fitted.interaction_model.weights)
     else:
-        scores, facts["options"] = tuned(model, row.train, question.users, seed, threads)
+        scores, facts["options"] = tuned(model, row.train, query.users, seed, threads)
     facts |= {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu}
-    estimates = score_rankings(scores, question, cutoffs=(10, 20)).estimates()
+    estimates = score_rankings(scores, query, cutoffs=(10, 20)).estimates()
     shape = [row.train.n_users, row.train.n_items, len(row.train)]
-    found = {key: [estimates[key].mean, estimates[key].error] for key in METRICS}
-    return {"row": name, "model": model, "seed": seed, "shape": shape, **found, **facts}
+    figures = {key: [estimates[key].mean, estimates[key].error] for key in METRICS}
+    return {"row": name, "model": model, "seed": seed, "shape": shape, **figures, **facts}
 
 
 def main() -> None:
@@ -171,12 +171,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="write the page and measure nothing")
     arguments = parser.parse_args()
-    wanted = [(r, m, s) for r in arguments.only for m in arguments.models for s in arguments.seed]
-    for name, model, seed in [] if arguments.report else wanted:
-        found = measure(name, model, seed, arguments.threads)
-        print(json.dumps(found), flush=True)
-        with RECORD.open("a") as record:  # a line each: an interrupted run keeps what it measured
-            record.write(json.dumps(found | {"machine": machine(arguments.threads)}) + "\n")
+    runs = [(r, m, s) for r in arguments.only for m in arguments.models for s in arguments.seed]
+    for name, model, seed in [] if arguments.report else runs:
+        figures = measure(name, model, seed, arguments.threads)
+        print(json.dumps(figures), flush=True)
+        with RECORD.open("a") as record:  # one line per run: an interrupted call keeps its results
+            record.write(json.dumps(figures | {"machine": machine(arguments.threads)}) + "\n")
     write_page(RECORD, rows, models)
 
 

@@ -1,11 +1,10 @@
-"""What an experiment file asks for: its runs, and the choices to be made before they start."""
+"""Experiment files: the runs of a table, and the options that validation chooses before them."""
 
 from __future__ import annotations
 
 import itertools
 import tomllib
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,35 @@ from cfnade.config import TrainingConfig
 from cfnade.exceptions import CfnadeError
 from cfnade.models.config import CFNADEConfig
 from cfnade.recipes import load_recipe
+from cfnade.utils.validation import describe_unknown
 
 
 class PlanError(CfnadeError):
-    """An experiment file that cannot be followed."""
+    """An experiment file is invalid."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Everything that a run depends on, apart from the split and the seed."""
+    """Everything that a run depends on, except the split and the seed."""
 
     side: str
     model: dict[str, Any]
     training: dict[str, Any]
     variant: str | None = None
-    """One of variants.py: what the authors' code does and the product does not."""
+    """Name of a behavior of the authors' code in variants.py."""
     unseen: str = "mean"
-    """The rule for users and items that training never saw; the paper predicts 3."""
+    """Prediction for users and items without training ratings; the paper predicts 3."""
     members: int = 1
-    """Models trained from this many seeds, their distributions averaged; each is scored too."""
+    """Number of seeds of an ensemble; each member is scored, too."""
     whole: bool = False
-    """Train on train and validation together, where every choice was made before."""
+    """Train on the training and validation parts together, with all options chosen before."""
     beside: tuple[dict[str, Any], ...] = ()
-    """Members of other kinds, each with its side and the fields of its model."""
+    """Further members, each with its side and the fields of its model."""
     shares: tuple[float, ...] = ()
-    """What each kind counts where no validation part says it."""
+    """Weights of the kinds of members where there is no validation part."""
 
     def changed(self, values: dict[str, Any]) -> Configuration:
-        """The same with some fields of the model or the training changed, each by its name."""
+        """Return a configuration with changed fields of the model or the training, by name."""
         model = {name: v for name, v in values.items() if name in _MODEL}
         training = {name: v for name, v in values.items() if name not in _MODEL}
         return replace(self, model=self.model | model, training=self.training | training)
@@ -51,7 +51,7 @@ _MODEL = {*CFNADEConfig.__dataclass_fields__, "ridge", "gains", "time"}
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a table, or a point of a figure: one configuration on some splits and seeds."""
+    """A row of a table or a point of a figure: one configuration on some splits and seeds."""
 
     name: str
     label: str
@@ -61,14 +61,14 @@ class Entry:
     choose: dict[str, list[Any]] = field(default_factory=dict)
     """Values to choose among by validation, on the first split, before anything is tested."""
     choose_epochs: int | None = None
-    """Epochs of the runs to choose by, where those of the schedule would take too long."""
+    """Epochs of the candidates, where the full schedule would take too long."""
     choose_like: str | None = None
-    """The entry whose choice is taken over."""
+    """Name of the entry whose choice is used."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the report wants to know: the paper's number, the x of a figure …"""
+    """Facts for the report: the paper's figure, the x of a figure …"""
 
     def candidates(self) -> list[dict[str, Any]]:
-        """All combinations of the values to choose among."""
+        """Return all combinations of the values of `choose`."""
         values = itertools.product(*self.choose.values())
         return [dict(zip(self.choose, combination, strict=True)) for combination in values]
 
@@ -83,34 +83,33 @@ class Plan:
     entries: tuple[Entry, ...]
 
     def entry(self, name: str) -> Entry:
-        found = {entry.name: entry for entry in self.entries}
-        if name not in found:
-            near = get_close_matches(name, found, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"{self.table} has no run {name!r}{hint} (it has {', '.join(found)})")
-        return found[name]
+        """Return the entry of this name."""
+        entries = {entry.name: entry for entry in self.entries}
+        if name not in entries:
+            raise PlanError(f"{self.table}: {describe_unknown('run', name, entries)}")
+        return entries[name]
 
 
 def read_plan(path: Path) -> Plan:
-    """Read an experiment file; what it does not know it refuses."""
+    """Read an experiment file; unknown keys are refused."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise PlanError(f"{path}: is not TOML: {error}") from error
-    _refuse_unknown(given, {"title", "data", "common", "runs"}, str(path))
+    _refuse_unknown(tables, {"title", "data", "common", "runs"}, str(path))
     for name in ("title", "data", "runs"):
-        if name not in given:
+        if name not in tables:
             raise PlanError(f"{path}: {name!r} is missing")
-    common = given.get("common", {})
-    for run in given["runs"]:
+    common = tables.get("common", {})
+    for run in tables["runs"]:
         _refuse_mixed(common, run, str(path))
-    entries = tuple(_entry(_merged(common, run), str(path)) for run in given["runs"])
+    entries = tuple(_entry(_merged(common, run), str(path)) for run in tables["runs"])
     names = [entry.name for entry in entries]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise PlanError(f"{path}: two runs have the name {sorted(twice)[0]!r}")
-    return Plan(path.stem, given["title"], given["data"], entries)
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise PlanError(f"{path}: two runs have the name {sorted(repeated)[0]!r}")
+    return Plan(path.stem, tables["title"], tables["data"], entries)
 
 
 _KEYS = {
@@ -121,7 +120,7 @@ _KEYS = {
 
 
 def _refuse_mixed(common: dict[str, Any], run: dict[str, Any], where: str) -> None:
-    """The common fields would come before those of the run's own recipe, and nobody see it."""
+    """Refuse a recipe beside common fields, which would silently change it."""
     mixed = [part for part in ("model", "training") if part in common]
     if "recipe" in run and mixed:
         raise PlanError(
@@ -131,53 +130,51 @@ def _refuse_mixed(common: dict[str, Any], run: dict[str, Any], where: str) -> No
 
 
 def _merged(common: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
-    """A run's own values before the common ones; tables are merged key by key."""
-    both = dict(common)
+    """Return the values of a run, else the common ones; tables are merged key by key."""
+    merged = dict(common)
     for key, value in run.items():
-        both[key] = both.get(key, {}) | value if isinstance(value, dict) else value
-    return both
+        merged[key] = merged.get(key, {}) | value if isinstance(value, dict) else value
+    return merged
 
 
-def _entry(given: dict[str, Any], where: str) -> Entry:
-    _refuse_unknown(given, _KEYS, where)
+def _entry(run: dict[str, Any], where: str) -> Entry:
+    _refuse_unknown(run, _KEYS, where)
     for key in ("name", "splits"):
-        if key not in given:
+        if key not in run:
             raise PlanError(f"{where}: a run has no {key!r}")
-    where = f"{where}, run {given['name']}"
-    side, model, training = given.get("side"), {}, {}
-    if "recipe" in given:
-        base = load_recipe(given["recipe"])
+    where = f"{where}, run {run['name']}"
+    side, model, training = run.get("side"), {}, {}
+    if "recipe" in run:
+        base = load_recipe(run["recipe"])
         side, model, training = side or base.side, dict(base.model), base.training.to_dict()
     if side is None:
         raise PlanError(f"{where}: give a side, or a recipe that has one")
     configuration = Configuration(
         side,
-        model | given.get("model", {}),
-        training | given.get("training", {}),
-        given.get("variant"),
-        given.get("unseen", "mean"),
-        given.get("members", 1),
-        given.get("whole", False),
-        tuple(given.get("beside", ())),
-        tuple(given.get("shares", ())),
+        model | run.get("model", {}),
+        training | run.get("training", {}),
+        run.get("variant"),
+        run.get("unseen", "mean"),
+        run.get("members", 1),
+        run.get("whole", False),
+        tuple(run.get("beside", ())),
+        tuple(run.get("shares", ())),
     )
-    TrainingConfig.from_dict(configuration.training)  # finds a misspelled name now
+    TrainingConfig.from_dict(configuration.training)  # refuses unknown options
     return Entry(
-        given["name"],
-        given.get("label", given["name"]),
+        run["name"],
+        run.get("label", run["name"]),
         configuration,
-        tuple(given["splits"]),
-        tuple(given.get("seeds", [0])),
-        given.get("choose", {}),
-        given.get("choose_epochs"),
-        given.get("choose_like"),
-        given.get("facts", {}),
+        tuple(run["splits"]),
+        tuple(run.get("seeds", [0])),
+        run.get("choose", {}),
+        run.get("choose_epochs"),
+        run.get("choose_like"),
+        run.get("facts", {}),
     )
 
 
-def _refuse_unknown(given: dict[str, Any], known: set[str], where: str) -> None:
-    for key in given:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
-            raise PlanError(f"{where}: unknown key {key!r}; {hint}")
+def _refuse_unknown(table: dict[str, Any], keys: set[str], where: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise PlanError(f"{where}: {describe_unknown('key', key, keys)}")

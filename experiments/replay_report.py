@@ -1,4 +1,4 @@
-"""docs/results/refresh.md and its picture, from what experiments/replay.py wrote.
+"""Write docs/results/refresh.md and its picture from the records of replay.py.
 
 python -m experiments.replay_report experiments/results/replay.jsonl
 """
@@ -24,16 +24,16 @@ COLORS = {"a": "#999999", "b": "#d08770", "c": "#5e81ac", "d": "#88aadd", "ours"
 
 
 def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("records", type=Path)
-    lines = [json.loads(line) for line in given.parse_args().records.read_text().splitlines()]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("records", type=Path)
+    lines = [json.loads(line) for line in parser.parse_args().records.read_text().splitlines()]
     head, parts = lines[0], lines[1:]
     _draw(parts, ROOT / "docs" / "results" / "refresh.svg")
     (ROOT / "docs" / "results" / "refresh.md").write_text(_page(head, parts))
 
 
 def _page(head: dict[str, Any], parts: list[dict[str, Any]]) -> str:
-    whole = {name: _together(parts, name) for name in NAMES}
+    total = {name: _total_rmse(parts, name) for name in NAMES}
     refresh, scratch, on_all = (
         sum(part["refresh"]["cpu_seconds"] for part in parts),
         *(sum(part[f"{name}_cpu_seconds"] for part in parts) for name in ("scratch", "on_all")),
@@ -42,27 +42,27 @@ def _page(head: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     if len(parts) < head["parts"]:
         stopped = f" The run was stopped after part {len(parts)} of {head['parts']}."
     behind = [str(part["part"]) for part in parts if part["rmse"]["ours"] >= part["rmse"]["b"]]
-    means = f"missed in part {', '.join(behind)}" if behind else _AHEAD
+    means = f"missed in part {', '.join(behind)}" if behind else "reached"
     compared = sum(part["http"]["compared"] for part in parts)
     gap = max(part["http"]["largest_gap"] for part in parts)
-    refused = sum(not part["refresh"]["published"] for part in parts)
-    from_scratch, from_all = whole["ours"] - whole["c"], whole["ours"] - whole["d"]
-    far = f"{from_scratch:+.4f}; {from_all:+.4f} from training on all data"
+    rejected = sum(not part["refresh"]["published"] for part in parts)
+    from_scratch, from_all = total["ours"] - total["c"], total["ours"] - total["d"]
+    difference = f"{from_scratch:+.4f}; {from_all:+.4f} from training on all data"
     cost = (
         f"{refresh / scratch:.2f} ({refresh:.1f} CPU seconds for all refreshes, {scratch:.1f} for "
         f"training from scratch, {on_all:.1f} with all data)"
     )
     every = head["every_person"]
-    who = "All users" if every == 1 else f"One of {every} users"
+    users = "All users" if every == 1 else f"One of {every} users"
     return f"""# Refreshing a served model
 
 How much does `cfnade refresh` gain when ratings arrive over time? `python -m
 experiments.replay_report` generates this page from the records of `python -m experiments.replay
 --every-person {every}`.
 
-{who} of MovieLens 1M with all of their ratings ({head["people"]:,} users, {head["ratings"]:,}
+{users} of MovieLens 1M with all of their ratings ({head["people"]:,} users, {head["ratings"]:,}
 ratings) are replayed in the order of time. The recipe `ml-1m-user` is trained on the first half.
-The second half arrives in ten parts, with a refresh after each (tolerance {head["bar"]}; {refused}
+The second half arrives in ten parts, with a refresh after each (tolerance {head["bar"]}; {rejected}
 of {len(parts)} were not published). The prequential RMSE compares each rating with the prediction
 made *before* it arrived, by the model served at that time and from all earlier ratings of the user.
 Ratings of items that the first half does not have are stored, but not scored. Machine:
@@ -73,26 +73,23 @@ others were written to its store. Predictions were computed in the process of th
 service logged predictions for the {compared:,} ratings that it received; they differ from these by
 at most {gap:.0e} stars.
 
-{_table(parts, whole)}
+{_table(parts, total)}
 
 ![Prequential RMSE of each part](refresh.svg)
 
 | goal | result |
 |---|---|
-| RMSE at most 0.002 above training from scratch | {far} |
+| RMSE at most 0.002 above training from scratch | {difference} |
 | a tenth of its cost | missed: {cost} |
 | lower RMSE than online means in every part | {means} |
 """
 
 
-_AHEAD = "reached"
-
-
-def _table(parts: list[dict[str, Any]], whole: dict[str, float]) -> str:
+def _table(parts: list[dict[str, Any]], total: dict[str, float]) -> str:
     names = [*NAMES.values(), "refreshed − scratch"]
     lines = [f"| part | ratings | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
-    everything = {"part": "all", "ratings": sum(part["ratings"] for part in parts), "rmse": whole}
-    for part in [*parts, everything]:
+    last = {"part": "all", "ratings": sum(part["ratings"] for part in parts), "rmse": total}
+    for part in [*parts, last]:
         rmse = part["rmse"]
         cells = " | ".join(f"{rmse[name]:.4f}" for name in NAMES)
         gap = f"{rmse['ours'] - rmse['c']:+.4f}"
@@ -100,7 +97,7 @@ def _table(parts: list[dict[str, Any]], whole: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _together(parts: list[dict[str, Any]], name: str) -> float:
+def _total_rmse(parts: list[dict[str, Any]], name: str) -> float:
     weights = [part["ratings"] for part in parts]
     return float(np.sqrt(np.average([part["rmse"][name] ** 2 for part in parts], weights=weights)))
 

@@ -1,7 +1,7 @@
-"""Made-up ratings like MovieLens 10M: python experiments/shape_ml10m.py FOLDER
+"""Write synthetic ratings in the shape of MovieLens 10M: python -m experiments.shape_ml10m FOLDER
 
-They show that the recipe runs from file to score, how long it takes and what it needs. Half stars,
-69,878 users, 10,677 items, ten million lines of `user::item::rating::seconds`.
+They show that the recipe runs from file to score, with its time and memory. Half stars, 69,878
+users, 10,677 items, ten million lines of `user::item::rating::seconds`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def write_like_ml10m(folder: Path, seed: int = 1, scale_down: float = 1) -> Path
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write made-up ratings like MovieLens 10M.")
+    parser = argparse.ArgumentParser(description="Write ratings in the shape of MovieLens 10M.")
     parser.add_argument("folder", type=Path)
     print(write_like_ml10m(parser.parse_args().folder))

@@ -1,8 +1,7 @@
 """Table 4, the cost of an epoch and of a test pass: python -m experiments.table4_cost
 
-MovieLens 1M is the real one; MovieLens 10M has its shape alone; Netflix is left out if it is not
-found. Run it on a quiet machine: the fastest of three epochs counts, as the paper timed a machine
-that did nothing else.
+MovieLens 1M is real data, MovieLens 10M synthetic data of its shape; Netflix is omitted if it is
+not found. Run it on a quiet machine: the fastest of three epochs counts.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ PAPER: list[tuple[str, str, int | None, list[tuple[float, float, float]]]] = [
 
 
 def parts_of(name: str) -> tuple[Split, str]:
-    """A random 90/10 split, and what the ratings are."""
+    """Return a random 90/10 split, and whether the ratings are real."""
     if name == "ml-10m":
-        return split(synthetic_like(name, 1).ratings, "paper:1"), "made up, of that shape"
+        return split(synthetic_like(name, 1).ratings, "paper:1"), "synthetic, of that shape"
     return load_split(name, "paper:1"), "real"
 
 
 def measure(parts: Split, side: str, factors: int | None, layers: int, threads: int) -> Any:
-    """Seconds of the fastest of three epochs and test passes, and the number of parameters."""
+    """Return the seconds of an epoch and a test pass, and the number of parameters."""
     fields = {"hidden": (500,) * layers, "factors": factors}
     settings = TrainingConfig(
         batch_rows=512,
@@ -76,34 +75,34 @@ def measure(parts: Split, side: str, factors: int | None, layers: int, threads: 
 
 
 def fastest(work: Callable[[], object]) -> float:
-    """Of three, in seconds; the first also compiles."""
-    taken = []
+    """Return the seconds of the fastest of three runs; the first also compiles."""
+    seconds = []
     for _ in range(3):
         began = time.perf_counter()
         work()
-        taken.append(time.perf_counter() - began)
-    return round(min(taken), 3)
+        seconds.append(time.perf_counter() - began)
+    return round(min(seconds), 3)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the cost of an epoch and a test pass.")
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     file = ResultsFile(RESULTS / "table4_cost.jsonl", ("name",))
     for name, side, factors, published in PAPER:
         try:
             parts, kind = parts_of(name)
         except CfnadeError as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
+            print(f"{name} is omitted: {error}", file=sys.stderr)
             continue
         for layers, paper in enumerate(published, 1):
-            found = measure(parts, side, factors, layers, given.threads)
-            found |= {"data": name, "kind": kind, "side": side, "hidden": [500] * layers}
-            found |= {"factors": factors, "threads": given.threads, "commit": commit()}
-            found["load"] = round(os.getloadavg()[0], 2)
-            found["paper"] = dict(zip(("parameters_m", "epoch", "test"), paper, strict=True))
-            file.add({"name": f"{name}-{layers}"} | found)
-            print(name, layers, found["epoch_seconds"], found["test_seconds"], flush=True)
+            figures = measure(parts, side, factors, layers, arguments.threads)
+            figures |= {"data": name, "kind": kind, "side": side, "hidden": [500] * layers}
+            figures |= {"factors": factors, "threads": arguments.threads, "commit": commit()}
+            figures["load"] = round(os.getloadavg()[0], 2)
+            figures["paper"] = dict(zip(("parameters_m", "epoch", "test"), paper, strict=True))
+            file.add({"name": f"{name}-{layers}"} | figures)
+            print(name, layers, figures["epoch_seconds"], figures["test_seconds"], flush=True)
     report.write()
     return 0
 

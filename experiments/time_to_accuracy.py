@@ -1,11 +1,11 @@
-"""Seconds to a test RMSE: our joint model, our start, Cornac's MF with biases and myFM.
+"""Training seconds to a test RMSE: CF-NADE, factor analysis, Cornac's MF with biases, myFM.
 
     python -m experiments.time_to_accuracy [--split authors:1234] [--threads 2] [--only ours]
 
-All train on the train and validation parts and are scored on the test part whenever they have done
-a pass or drawn a sample. The curve is read for its times alone: nothing is chosen by it, and no
-model of it is kept. For choosing settings there is `--part valid`, which trains on the train part,
-scores on the validation part and saves nothing.
+Systems train on the training and validation parts and are scored on the test part after each pass
+or sample. Only times are read from the curve: no option and no model is selected by it. To choose
+options, use `--part valid`, which trains on the training part, scores on the validation part and
+saves nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TARGETS = (0.8410, 0.8333, 0.8250, 0.8175)
 SETTINGS: dict[str, dict[str, Any]] = {
     "ours": {"recipe": "ml-1m-both"},
     "start": {"side": "user-factors", "ridge": 12},
-    # The gain is that of --part valid, where it is found and not given.
+    # The gain is the one that --part valid fits.
     "near": {"side": "user-factors+user-neighborhood", "ridge": 16, "gains": [1.44, 0.0, 0.0]},
     "cornac": {"k": 100, "learning_rate": 0.007, "lambda_reg": 0.05},
     "myfm": {"rank": 32},
@@ -47,43 +47,43 @@ TITLES = {
 }
 
 
-def write_job(folder: Path, name: str, given: argparse.Namespace) -> None:
-    """What an entrant reads: its settings, and when its process was started."""
+def write_job(folder: Path, name: str, options: argparse.Namespace) -> None:
+    """Write the options of a system and the time at which its process is started."""
     job = {
         "folder": str(folder),
         "started": time.time(),
         "targets": TARGETS,
-        "settings": given.settings[name],
-        **{key: getattr(given, key) for key in ("data", "split", "part", "threads", "seed")},
-        "limit": given.limit,
+        "settings": options.settings[name],
+        **{key: getattr(options, key) for key in ("data", "split", "part", "threads", "seed")},
+        "limit": options.limit,
     }
     (folder / f"{name}.json").write_text(json.dumps(job))
 
 
-def write_ratings(folder: Path, given: argparse.Namespace) -> None:
+def write_ratings(folder: Path, options: argparse.Namespace) -> None:
     """Write the ratings as plain arrays, so that the other systems do not import cfnade."""
-    split = load_split(given.data, given.split)
-    known, asked = split.train, split.valid
-    if given.part == "test":
-        known, asked = split.train.concat(split.valid), split.test
+    split = load_split(options.data, options.split)
+    train, scored = split.train, split.valid
+    if options.part == "test":
+        train, scored = split.train.concat(split.valid), split.test
     np.savez(
         folder / "ratings.npz",
-        users=known.users,
-        items=known.items,
-        values=known.values,
-        asked_users=asked.users,
-        asked_items=asked.items,
-        truth=asked.values,
-        sizes=[known.n_users, known.n_items],
-        scale=known.scale.array(),
+        users=train.users,
+        items=train.items,
+        values=train.values,
+        scored_users=scored.users,
+        scored_items=scored.items,
+        scored_values=scored.values,
+        sizes=[train.n_users, train.n_items],
+        scale=train.scale.array(),
     )
 
 
-def run(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """Let one entrant race in a process of its own. Returns what it printed, gathered."""
-    write_job(folder, name, given)
+def run(name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a system in a process of its own and return its result."""
+    write_job(folder, name, options)
     command = [sys.executable, str(FOLDER / "time_to_accuracy_systems.py"), name, str(folder)]
-    threads = str(given.threads)
+    threads = str(options.threads)
     environment = os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     lines = []
     with (folder / f"{name}.log").open("w+") as log:
@@ -96,12 +96,12 @@ def run(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
             print(f"{name}: {line.strip()}", flush=True)
         if child.wait() != 0:
             log.seek(0)
-            raise SystemExit(f"{name} ended with {child.returncode}:\n{log.read()[-2000:]}")
-    return gathered(name, given.settings[name], lines)
+            raise SystemExit(f"{name} exited with {child.returncode}:\n{log.read()[-2000:]}")
+    return summarize(name, options.settings[name], lines)
 
 
-def gathered(name: str, settings: dict[str, Any], lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entrant's result: its curve, and when it first stood at or below each target."""
+def summarize(name: str, settings: dict[str, Any], lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the curve of a system, and the seconds until its RMSE first reached each target."""
     facts = {key: value for line in lines if "rmse" not in line for key, value in line.items()}
     curve = [(round(x["seconds"], 3), round(x["rmse"], 5)) for x in lines if "rmse" in x]
     first = {
@@ -123,11 +123,11 @@ def gathered(name: str, settings: dict[str, Any], lines: list[dict[str, Any]]) -
 def markdown(found: dict[str, Any]) -> str:
     """Return the section of README.md."""
 
-    def cell(entrant: dict[str, Any], target: str) -> str:
-        seconds = entrant["first_s"][target]
+    def cell(system: dict[str, Any], target: str) -> str:
+        seconds = system["first_s"][target]
         if seconds is None:
             return "not reached"
-        return f"{seconds:.1f} s ({seconds + entrant['load_s'] + entrant['prepare_s']:.1f} s)"
+        return f"{seconds:.1f} s ({seconds + system['load_s'] + system['prepare_s']:.1f} s)"
 
     lines = [
         [e["title"], ", ".join(f"{name} {value}" for name, value in e["settings"].items())]
@@ -135,15 +135,15 @@ def markdown(found: dict[str, Any]) -> str:
         + [f"{e['lowest']:.4f}, {e['curve'][-1][0]:.0f} s"]
         for e in found["entrants"]
     ]
-    head = ["system", "settings", *found["targets"], "lowest read, end"]
+    head = ["system", "settings", *found["targets"], "lowest, end"]
     return (
         "## Seconds to a test RMSE\n\n`python -m experiments.time_to_accuracy`\n\n"
         f"{describe_machine(found['machine'])}\n\n{markdown_table(head, lines)}\n"
         f"{found['data']}, split {found['split']}, seed {found['seed']}; one run each, trained on "
-        "train and validation, scored on test after every pass (myFM: every sample, as the mean of "
-        "the samples so far). The clock starts once data is loaded and kernels are compiled, and "
-        "stands still while scoring; in parentheses with loading, imports and compilation. The "
-        "curve is read for its times alone.\n"
+        "train and validation, scored on test after every pass (myFM: every sample, by the mean of "
+        "all samples). The clock starts when data is loaded and kernels are compiled, and stops "
+        "during scoring; times in parentheses include loading, imports and compilation. Nothing is "
+        "selected by the curve.\n"
     )
 
 
@@ -154,29 +154,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", choices=["test", "valid"], default="test")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds of each entrant")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds of each system")
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument(
-        "--settings", type=json.loads, default={}, help='JSON in place of ours: {"myfm": {…}}'
+        "--settings", type=json.loads, default={}, help='JSON that replaces options: {"myfm": {…}}'
     )
-    given = parser.parse_args()
-    given.settings = SETTINGS | given.settings
-    return given
+    options = parser.parse_args()
+    options.settings = SETTINGS | options.settings
+    return options
 
 
 def main() -> None:
-    given = arguments()
-    with tempfile.TemporaryDirectory() as made:
-        write_ratings(Path(made), given)
-        found = [run(name, Path(made), given) for name in given.only]
-    result = {"machine": machine(given.threads), "data": given.data, "split": given.split}
-    result |= {"seed": given.seed, "targets": [f"{target:.4f}" for target in TARGETS]}
-    if given.part == "test" and set(given.only) == set(SETTINGS):
-        record = {"name": given.data} | result | {"entrants": found}
+    options = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        write_ratings(Path(folder), options)
+        systems = [run(name, Path(folder), options) for name in options.only]
+    result = {"machine": machine(options.threads), "data": options.data, "split": options.split}
+    result |= {"seed": options.seed, "targets": [f"{target:.4f}" for target in TARGETS]}
+    if options.part == "test" and set(options.only) == set(SETTINGS):
+        record = {"name": options.data} | result | {"entrants": systems}
         ResultsFile(RESULTS / "time_to_accuracy.jsonl", ("name",)).add(record)
-    print(markdown(result | {"entrants": found}))
-    for entrant in found:
-        print(json.dumps({key: value for key, value in entrant.items() if key != "curve"}))
+    print(markdown(result | {"entrants": systems}))
+    for system in systems:
+        print(json.dumps({key: value for key, value in system.items() if key != "curve"}))
 
 
 if __name__ == "__main__":

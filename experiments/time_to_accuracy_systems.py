@@ -1,10 +1,9 @@
-"""One entrant of the race: trains, is scored again and again, and prints a JSON line each time.
+"""Train one system for time_to_accuracy.py and print a JSON line at every score.
 
-    python experiments/time_to_accuracy_systems.py ENTRANT FOLDER
+    python experiments/time_to_accuracy_systems.py SYSTEM FOLDER
 
-FOLDER holds ENTRANT.json and, for systems of others, ratings.npz, as time_to_accuracy.py writes
-them. The clock starts when the
-data is in memory and everything is compiled, and stands still while predictions are scored.
+FOLDER has SYSTEM.json and, for other libraries, ratings.npz, as time_to_accuracy.py writes them.
+The clock starts when the data is in memory and everything is compiled, and stops during scoring.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from cfnade.training.callbacks import Callback
 from cfnade.training.options import RunOptions
 from cfnade.training.plan import plan_side
 
-ENOUGH = 100_000  # passes or samples: the watch ends the race
-PATIENCE = 40  # scores without a better one
-BURN_IN = 5  # samples that myFM itself would not keep
+UNLIMITED = 100_000  # passes or samples: the stopwatch ends the training
+PATIENCE = 40  # scores without improvement
+BURN_IN = 5  # samples that do not count
 
 
 class EndError(Exception):
-    """Nothing more is to be measured."""
+    """Ends a training from a callback."""
 
 
-class Watch:
-    """The clock of one entrant, who stops it before every score."""
+class Stopwatch:
+    """Training time of a system; it is stopped before every score."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job, self._spent, self._since = job, 0.0, 0.0
@@ -43,12 +42,12 @@ class Watch:
         self._began = job["started"]
 
     def loaded(self, version: str) -> None:
-        """The data is in memory: imports and reading took this long."""
+        """Print the seconds of imports and reading."""
         self._began, before = time.time(), self._began
         _print({"version": version, "load_s": self._began - before})
 
     def prepared(self) -> None:
-        """Everything is compiled: go."""
+        """Print the seconds of compilation, and start."""
         _print({"prepare_s": time.time() - self._began})
         self.start()
 
@@ -59,7 +58,7 @@ class Watch:
         self._spent += time.perf_counter() - self._since
 
     def score(self, rmse: float) -> bool:
-        """Note a score of what was reached when the clock stopped. Returns whether to end."""
+        """Print a score; return whether the training should end."""
         _print({"seconds": self._spent, "rmse": rmse})
         self._stale = 0 if rmse < self._best else self._stale + 1
         self._best = min(rmse, self._best)
@@ -67,23 +66,23 @@ class Watch:
         return reached or self._stale >= PATIENCE or self._spent > self._job["limit"]
 
 
-def ours(job: dict[str, Any], watch: Watch) -> None:
-    """The joint model by its recipe, scored after every pass over the users."""
+def cfnade(job: dict[str, Any], watch: Stopwatch) -> None:
+    """Train the joint model by its recipe, scored after every pass over the users."""
     from dataclasses import replace
 
     from cfnade.recipes import load_recipe
     from cfnade.training.train import train
 
-    # What train() takes for validation is only scored here: the run is thrown away.
-    split, few = _loaded(job, watch)
-    own = dict(job["settings"])  # a recipe, and what differs from it
-    found = load_recipe(own.pop("recipe"))
-    model = found.model | {"hidden": own.pop("hidden", found.model["hidden"])}
-    settings = replace(found.training, **own, passes=1, epochs=ENOUGH, seed=job["seed"])
-    train(few, plan_side(found.side, model, replace(settings, epochs=1)))
+    # The validation part of train() is only scored here: the model is not used.
+    split, small = _load(job, watch)
+    changes = dict(job["settings"])
+    recipe = load_recipe(changes.pop("recipe"))
+    model = recipe.model | {"hidden": changes.pop("hidden", recipe.model["hidden"])}
+    settings = replace(recipe.training, **changes, passes=1, epochs=UNLIMITED, seed=job["seed"])
+    train(small, plan_side(recipe.side, model, replace(settings, epochs=1)))
     watch.prepared()
 
-    class Scored(Callback):
+    class Scoring(Callback):
         def on_step_end(self, stage: Any, progress: float, cost: float | None) -> None:
             del stage, cost
             if progress == int(progress):
@@ -96,34 +95,34 @@ def ours(job: dict[str, Any], watch: Watch) -> None:
 
     train(
         split,
-        plan_side(found.side, model, settings),
-        RunOptions(n_threads=job["threads"], callbacks=[Scored()]),
+        plan_side(recipe.side, model, settings),
+        RunOptions(n_threads=job["threads"], callbacks=[Scoring()]),
     )
 
 
-def made(job: dict[str, Any], watch: Watch) -> None:
-    """What is made from ratings, and not trained: one score, when all of it is there."""
+def closed_form(job: dict[str, Any], watch: Stopwatch) -> None:
+    """Fit a model in closed form; it is scored once."""
     from dataclasses import replace
 
     from cfnade.evaluation.evaluate import evaluate
     from cfnade.training.train import train
 
-    split, few = _loaded(job, watch)
+    split, small = _load(job, watch)
     fields = dict(job["settings"])
     plan, options = plan_side(fields.pop("side"), fields), RunOptions(n_threads=job["threads"])
-    asked = split.valid
+    scored = split.valid
     if job["part"] == "test":
-        nothing = asked.select(np.empty(0, np.int64))
-        split, few = (replace(one, valid=nothing) for one in (split, few))
-    train(few, plan, options)
+        empty = scored.select(np.empty(0, np.int64))
+        split, small = (replace(parts, valid=empty) for parts in (split, small))
+    train(small, plan, options)
     watch.prepared()
     trained = train(split, plan, options)
     watch.stop()
-    watch.score(evaluate(trained.model, asked).rmse)
+    watch.score(evaluate(trained.model, scored).rmse)
 
 
-def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
-    """The ratings to train on and, in place of validation, those to score; and a hundredth."""
+def _load(job: dict[str, Any], watch: Stopwatch) -> tuple[Any, Any]:
+    """Return a split whose validation part is scored, and a hundredth of it for compilation."""
     from dataclasses import replace
 
     import torch
@@ -140,19 +139,19 @@ def _loaded(job: dict[str, Any], watch: Watch) -> tuple[Any, Any]:
     return split, replace(split, train=train, valid=valid)
 
 
-def cornac(job: dict[str, Any], watch: Watch) -> None:
-    """Cornac's MF with biases on all threads, a pass at a time, each from where the last ended.
+def cornac(job: dict[str, Any], watch: Stopwatch) -> None:
+    """Train Cornac's MF with biases, one pass per fit, each from the parameters of the last.
 
-    Its passes are all alike (one rate, one order), so this is what one long fit does.
+    Its passes have one rate and one order, so the result is that of one long fit.
     """
     mf = import_module("cornac.models").MF
     data = _Ratings(job)
     rng = np.random.default_rng(job["seed"])
-    order = rng.permutation(len(data.values))  # Cornac takes ratings in the order they come in
-    cells = [part[order].astype(np.int64) for part in (data.users, data.items)]
+    order = rng.permutation(len(data.values))  # Cornac visits ratings in this order
+    pairs = [part[order].astype(np.int64) for part in (data.users, data.items)]
     ids = [{i: i for i in range(size)} for size in data.sizes]
-    known = import_module("cornac.data").Dataset(
-        *data.sizes, *ids, (*cells, data.values[order]), seed=job["seed"]
+    train = import_module("cornac.data").Dataset(
+        *data.sizes, *ids, (*pairs, data.values[order]), seed=job["seed"]
     )
     factors = [rng.normal(0, 0.01, (size, job["settings"]["k"])) for size in data.sizes]
     biases = [np.zeros(size, np.float32) for size in data.sizes]
@@ -162,10 +161,10 @@ def cornac(job: dict[str, Any], watch: Watch) -> None:
     while True:
         start = {"U": U, "V": V, "Bu": biases[0], "Bi": biases[1]}
         model = mf(**job["settings"], max_iter=1, num_threads=job["threads"], init_params=start)
-        model.fit(known)
+        model.fit(train)
         watch.stop()
         U, V, biases = model.u_factors, model.i_factors, [model.u_biases, model.i_biases]
-        users, items = data.asked
+        users, items = data.scored
         product = np.einsum("nk,nk->n", U[users], V[items])
         if watch.score(
             data.rmse(model.global_mean + biases[0][users] + biases[1][items] + product)
@@ -174,9 +173,9 @@ def cornac(job: dict[str, Any], watch: Watch) -> None:
         watch.start()
 
 
-def myfm(job: dict[str, Any], watch: Watch) -> None:
-    """myFM's regression on ids; scored is the mean of its samples so far, but the first five."""
-    _stand_in_for_pkg_resources()
+def myfm(job: dict[str, Any], watch: Stopwatch) -> None:
+    """Sample myFM's regression on ids; the mean of the samples after burn-in is scored."""
+    _substitute_pkg_resources()
     package, sparse = import_module("myfm"), import_module("scipy.sparse")
     data = _Ratings(job)
 
@@ -187,26 +186,26 @@ def myfm(job: dict[str, Any], watch: Watch) -> None:
             (np.ones(len(columns)), columns, offsets), (len(users), sum(data.sizes))
         )
 
-    known, asked = features(data.users, data.items), features(*data.asked)
+    train, scored = features(data.users, data.items), features(*data.scored)
     model = package.MyFMRegressor(random_seed=job["seed"], **job["settings"])
-    total = np.zeros(len(data.truth))
+    total = np.zeros(len(data.scored_values))
 
     def after(sample: int, fm: Any, *_: Any) -> tuple[bool, None]:
         watch.stop()
-        found = fm.predict_score(asked, [])
+        predictions = fm.predict_score(scored, [])
         if sample >= BURN_IN:
-            np.add(total, found, out=total)
-            found = total / (sample - BURN_IN + 1)
-        end = watch.score(data.rmse(found))
+            np.add(total, predictions, out=total)
+            predictions = total / (sample - BURN_IN + 1)
+        end = watch.score(data.rmse(predictions))
         watch.start()
         return end, None
 
     watch.loaded(metadata.version("myfm"))
     watch.prepared()
     model.fit(
-        known,
+        train,
         data.values,
-        n_iter=ENOUGH,
+        n_iter=UNLIMITED,
         n_kept_samples=1,
         group_shapes=list(data.sizes),
         callback=after,
@@ -214,40 +213,41 @@ def myfm(job: dict[str, Any], watch: Watch) -> None:
 
 
 class _Ratings:
-    """The ratings that time_to_accuracy.py writes for other systems."""
+    """The ratings that time_to_accuracy.py writes for other libraries."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        found = np.load(Path(job["folder"]) / "ratings.npz")
-        self.users, self.items, self.values = (found[n] for n in ("users", "items", "values"))
-        self.asked, self.truth = (found["asked_users"], found["asked_items"]), found["truth"]
-        self.sizes = int(found["sizes"][0]), int(found["sizes"][1])
-        self._scale = found["scale"]
+        arrays = np.load(Path(job["folder"]) / "ratings.npz")
+        self.users, self.items, self.values = (arrays[n] for n in ("users", "items", "values"))
+        self.scored = arrays["scored_users"], arrays["scored_items"]
+        self.scored_values = arrays["scored_values"]
+        self.sizes = int(arrays["sizes"][0]), int(arrays["sizes"][1])
+        self._scale = arrays["scale"]
 
     def rmse(self, predictions: Any) -> float:
-        """Of predictions that are first put inside the scale."""
-        inside = np.clip(predictions, self._scale[0], self._scale[-1])
-        return float(np.sqrt(np.mean(np.square(inside - self.truth))))
+        """Return the RMSE of predictions that are clipped to the scale."""
+        clipped = np.clip(predictions, self._scale[0], self._scale[-1])
+        return float(np.sqrt(np.mean(np.square(clipped - self.scored_values))))
 
 
-def _stand_in_for_pkg_resources() -> None:
-    """myFM imports two names that new versions of setuptools no longer have, and uses neither."""
+def _substitute_pkg_resources() -> None:
+    """Provide two names that myFM imports but does not use, and new setuptools lack."""
     try:
         import_module("pkg_resources")
     except ImportError:
-        stand_in = ModuleType("pkg_resources")
-        stand_in.__dict__["get_distribution"] = metadata.distribution
-        stand_in.__dict__["DistributionNotFound"] = metadata.PackageNotFoundError
-        sys.modules["pkg_resources"] = stand_in
+        substitute = ModuleType("pkg_resources")
+        substitute.__dict__["get_distribution"] = metadata.distribution
+        substitute.__dict__["DistributionNotFound"] = metadata.PackageNotFoundError
+        sys.modules["pkg_resources"] = substitute
 
 
 def _print(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
-ENTRANTS: dict[str, Callable[[dict[str, Any], Watch], None]] = {
-    "ours": ours,
-    "start": made,
-    "near": made,
+SYSTEMS: dict[str, Callable[[dict[str, Any], Stopwatch], None]] = {
+    "ours": cfnade,
+    "start": closed_form,
+    "near": closed_form,
     "cornac": cornac,
     "myfm": myfm,
 }
@@ -257,7 +257,7 @@ def main() -> None:
     name, folder = sys.argv[1:]
     job = json.loads((Path(folder) / f"{name}.json").read_text())
     with contextlib.suppress(EndError):
-        ENTRANTS[name](job, Watch(job))
+        SYSTEMS[name](job, Stopwatch(job))
 
 
 if __name__ == "__main__":

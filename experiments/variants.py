@@ -1,4 +1,4 @@
-"""What the authors' released code does beside the paper's text, where it is no product option.
+"""Behavior of the authors' released code that differs from the paper and is no training option.
 
 slope       hidden states also receive r_i · S_i: a direction per column that grows with the rating.
             It equals W_{i,j} + S_i for every level j, so the trained S is folded into W.
@@ -33,12 +33,12 @@ from cfnade.models.config import CFNADEConfig
 
 @contextmanager
 def variant(name: str | None) -> Iterator[None]:
-    """New CF-NADE components inside are of the variant; None is the product as it is."""
+    """Make new CF-NADE components of the variant inside the block; None changes nothing."""
     if name is not None and name not in _VARIANTS:
         raise CfnadeError(f"unknown variant {name!r}; known: {', '.join(_VARIANTS)}")
-    own = _VARIANTS[name] if name else NadeComponent
+    component = _VARIANTS[name] if name else NadeComponent
     kinds = {
-        key: Kind(own, kind.axis)
+        key: Kind(component, kind.axis)
         for key, kind in COMPONENTS.items()
         if kind.component is NadeComponent
     }
@@ -49,9 +49,9 @@ def variant(name: str | None) -> Iterator[None]:
 class SlopeNetwork(CFNADENetwork):
     """CF-NADE whose context embeddings have the slope S of each column added at every level."""
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
-        self.S = nn.Parameter(torch.zeros(self.config.columns, self.W.shape[2]))  # (M, H)
+    def __init__(self, config: CFNADEConfig) -> None:
+        super().__init__(config)
+        self.S = nn.Parameter(torch.zeros(config.columns, self.W.shape[2]))  # (M, H)
 
     @property
     def input_table(self) -> Tensor:
@@ -59,7 +59,7 @@ class SlopeNetwork(CFNADENetwork):
 
 
 class SlopeComponent(NadeComponent):
-    """Its gradients come by autograd: the compiled step knows nothing of S."""
+    """Trained by autograd: the compiled step has no S."""
 
     @classmethod
     def spec(cls, config: CFNADEConfig) -> dict[str, ArraySpec]:
@@ -70,12 +70,12 @@ class SlopeComponent(NadeComponent):
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:
         new = super().fit(axis, data, options)
         unseen = data.dataset.level_counts(other_axis(new.axis)).sum(1) == 0
-        new.arrays["W"][unseen] = 0.0  # the input table is a sum here, which keeps nothing
+        new.arrays["W"][unseen] = 0.0  # their input is S alone
         return new
 
     @property
     def input_table(self) -> Array:
-        """W with S in it, as they are always added."""
+        """Return W + S, (M, K, H)."""
         return self.arrays["W"] + self.arrays["S"][:, None]
 
     def module(self) -> nn.Module:
@@ -99,7 +99,7 @@ class UncorrectedComponent(NadeComponent):
 
 
 class UncorrectedTrainer(NadeTrainer):
-    """Every step is as much longer as the wrong correction makes it."""
+    """Lengthens every step by the factor of the wrong correction."""
 
     def backward(self, draw: Batch, gradient: Array, rate: float) -> None:
         super().backward(draw, gradient, self._lengthened(rate))
@@ -112,14 +112,14 @@ class UncorrectedTrainer(NadeTrainer):
 
 
 def uncorrected_factor(t: int) -> float:
-    """How much longer the uncorrected step t is than the corrected one; t counts from 1."""
-    theirs = math.sqrt(1 - 0.001**t) / (1 - 0.1**t)
-    right = math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-    return theirs / right
+    """Return the ratio of the uncorrected step t to the corrected one; t counts from 1."""
+    uncorrected = math.sqrt(1 - 0.001**t) / (1 - 0.1**t)
+    corrected = math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+    return uncorrected / corrected
 
 
 class FlatStartComponent(NadeComponent):
-    """All levels are equally likely before the first step."""
+    """Starts with equally likely levels."""
 
     @classmethod
     def fit(cls, axis: Axis | None, data: FitData, options: Mapping[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""The race times training alone and reads the curve as it says."""
+"""Only training is timed, and targets are read from the curve."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.time_to_accuracy import TARGETS, gathered, markdown
-from experiments.time_to_accuracy_systems import PATIENCE, Watch, _Ratings
+from experiments.time_to_accuracy import TARGETS, markdown, summarize
+from experiments.time_to_accuracy_systems import PATIENCE, Stopwatch, _Ratings
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "time_to_accuracy_systems.py"
 
@@ -28,12 +28,12 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_clock_stands_while_scoring(
+def test_the_clock_stops_during_scoring(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    watch = Watch(job(tmp_path))
+    watch = Stopwatch(job(tmp_path))
     watch.prepared()
     for training, scoring in ((2.0, 50.0), (3.0, 70.0)):
         now[0] += training
@@ -44,13 +44,13 @@ def test_the_clock_stands_while_scoring(
     assert [line["seconds"] for line in printed(capsys) if "rmse" in line] == [2.0, 5.0]
 
 
-def test_the_race_ends_at_the_last_target_or_when_nothing_improves(tmp_path: Path) -> None:
-    watch = Watch(job(tmp_path))
+def test_training_ends_at_the_last_target_or_without_improvement(tmp_path: Path) -> None:
+    watch = Stopwatch(job(tmp_path))
     assert not watch.score(0.85)
     assert watch.score(0.8)
-    watch = Watch(job(tmp_path))
+    watch = Stopwatch(job(tmp_path))
     assert [watch.score(0.95) for _ in range(PATIENCE + 1)] == [False] * PATIENCE + [True]
-    assert Watch(job(tmp_path, limit=-1.0)).score(0.95)
+    assert Stopwatch(job(tmp_path, limit=-1.0)).score(0.95)
 
 
 def lines(*curve: tuple[float, float]) -> list[dict[str, Any]]:
@@ -60,35 +60,35 @@ def lines(*curve: tuple[float, float]) -> list[dict[str, Any]]:
 
 def test_a_target_is_reached_at_the_first_score_at_or_below_it() -> None:
     curve = (1.0, 0.9), (2.0, TARGETS[0]), (3.0, 0.835), (4.0, 0.83), (5.0, 0.831)
-    found = gathered("myfm", {"rank": 3}, lines(*curve))
+    found = summarize("myfm", {"rank": 3}, lines(*curve))
     assert list(found["first_s"].values()) == [2.0, 4.0, None, None]
     assert found["lowest"] == 0.83
 
 
-def test_the_table_says_what_was_reached_and_with_what_set_up() -> None:
-    entrants = [gathered("cornac", {"k": 3}, lines((2.0, 0.84), (7.0, 0.838)))]
+def test_the_table_has_seconds_with_and_without_preparation() -> None:
+    systems = [summarize("cornac", {"k": 3}, lines((2.0, 0.84), (7.0, 0.838)))]
     where = {"cpu": "c", "threads": 2, "cores": 2, "date": "2026", "commit": "a", "load": 0}
     found = {"machine": where, "data": "ml-1m", "split": "authors:1234", "seed": 1}
-    text = markdown(found | {"targets": [f"{t:.4f}" for t in TARGETS], "entrants": entrants})
+    text = markdown(found | {"targets": [f"{t:.4f}" for t in TARGETS], "entrants": systems})
     row = "| k 3 | 2.0 s (6.5 s) | not reached | not reached | not reached | 0.8380, 7 s |"
     assert row in text
 
 
 def ratings(folder: Path) -> None:
-    """Rank one and biases, without noise: whoever learns at all does better than the mean."""
+    """Write ratings of rank one and biases, without noise."""
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.permutation(40 * 30), 30)
     values = 3 + rng.normal(0, 0.5, 40)[users] + rng.normal(0, 0.5, 30)[items]
     values += rng.normal(0, 0.5, 40)[users] * rng.normal(0, 0.5, 30)[items]
-    known, asked = slice(0, 1000), slice(1000, None)
+    train, scored = slice(0, 1000), slice(1000, None)
     np.savez(
         folder / "ratings.npz",
-        users=users[known],
-        items=items[known],
-        values=values[known],
-        asked_users=users[asked],
-        asked_items=items[asked],
-        truth=values[asked],
+        users=users[train],
+        items=items[train],
+        values=values[train],
+        scored_users=users[scored],
+        scored_items=items[scored],
+        scored_values=values[scored],
         sizes=[40, 30],
         scale=np.arange(1.0, 6.0),
     )
@@ -98,7 +98,7 @@ def ratings(folder: Path) -> None:
     ("name", "settings"),
     [("cornac", {"k": 2, "learning_rate": 0.02, "lambda_reg": 0.02}), ("myfm", {"rank": 2})],
 )
-def test_systems_of_others_learn_and_print_a_rising_clock(
+def test_other_libraries_learn_and_print_rising_seconds(
     name: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     if find_spec(name) is None:
@@ -115,4 +115,4 @@ def test_systems_of_others_learn_and_print_a_rising_clock(
     curve = np.array([(line["seconds"], line["rmse"]) for line in found[2:]])
     assert (np.diff(curve[:, 0]) > 0).all()
     data = _Ratings(given)
-    assert curve[:, 1].min() < 0.8 * data.rmse(np.full(len(data.truth), data.values.mean()))
+    assert curve[:, 1].min() < 0.8 * data.rmse(np.full(len(data.scored_values), data.values.mean()))
