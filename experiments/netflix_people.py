@@ -1,15 +1,15 @@
-"""Netflix: the user-based model with and without a ridge part, for known and for held-out people.
+"""CF-NADE with and without a ridge component on Netflix, for known and for held-out users.
 
     python -m experiments.netflix_people ridge --threads 1
     python -m experiments.netflix_people plain --threads 1
 
-One training answers both: 2,000 people are taken out of the split "paper:1" whole. The others' test
-ratings say how good a model is for people whom it knows. Of those held out the first 0, 1, 5 and 20
-ratings in a random order are given, and up to 50 of the later ones asked, the same each time.
-Shrunken means answer the same questions. Records are in results/netflix_people.jsonl.
+One training serves both: 2,000 users are removed from the split "paper:1". The test ratings of the
+others measure predictions for known users. The histories of held-out users are their first 0, 1, 5
+and 20 ratings in a random order; up to 50 of the later ones are predicted, the same for all sizes.
+Shrunken means predict the same ratings. Records are in results/netflix_people.jsonl.
 
---share 0.08 trains on that share of people, holds out others and looks at no test rating: settings
-were chosen so (LOG.md). What it finds is printed, not kept.
+--share 0.08 trains on that fraction of the users, holds out others and uses no test rating: the
+options were chosen so (LOG.md). The result is printed, not recorded.
 """
 
 from __future__ import annotations
@@ -42,97 +42,99 @@ from experiments.fit import commit
 from experiments.runner import RESULTS
 
 PLAN = Path(__file__).with_suffix(".toml")
-PEOPLE, LEAST, MOST_ASKED = 2_000, 30, 50
-GIVEN = (0, 1, 5, 20)
+N_HELD_OUT, MIN_RATINGS, MAX_TARGETS = 2_000, 30, 50
+HISTORY_SIZES = (0, 1, 5, 20)
+SHRINKAGE = (2.0, 5.0, 10.0, 20.0, 40.0)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 class HeldOut:
-    """People who are in no part of the split: what they give, and what they are asked."""
+    """Users who are in no part of the split, with histories and targets."""
 
-    def __init__(self, whole: Dataset, users: IntArray, seed: int) -> None:
-        random, order = np.random.default_rng((seed, 1)), np.argsort(whole.users, kind="stable")
-        starts = np.searchsorted(whole.users[order], users, side="left")
-        ends = np.searchsorted(whole.users[order], users, side="right")
+    def __init__(self, ratings: Dataset, users: IntArray, seed: int) -> None:
+        random, order = np.random.default_rng((seed, 1)), np.argsort(ratings.users, kind="stable")
+        starts = np.searchsorted(ratings.users[order], users, side="left")
+        ends = np.searchsorted(ratings.users[order], users, side="right")
         places = [
-            order[random.permutation(np.arange(*ends_of))]
-            for ends_of in zip(starts, ends, strict=True)
+            order[random.permutation(np.arange(*span))] for span in zip(starts, ends, strict=True)
         ]
-        self.whole, self.given = whole, [own[: max(GIVEN)] for own in places]
-        asked = [own[max(GIVEN) :][:MOST_ASKED] for own in places]
-        self.asked, self.whose = (
-            np.concatenate(asked),
-            np.repeat(np.arange(len(users)), [*map(len, asked)]),
-        )
+        longest = max(HISTORY_SIZES)
+        self.ratings, self.histories = ratings, [user[:longest] for user in places]
+        targets = [user[longest:][:MAX_TARGETS] for user in places]
+        self.targets = np.concatenate(targets)  # places
+        self.rows = np.repeat(np.arange(len(users)), [*map(len, targets)])
 
-    def truth(self) -> FloatArray:
-        return np.asarray(self.whole.values[self.asked])
+    def target_values(self) -> FloatArray:
+        return np.asarray(self.ratings.values[self.targets])
 
     def scores(self, predictor: Predictor) -> dict[str, dict[str, float]]:
-        """RMSE and NLL of a model by the number given."""
-        found, stars = {}, self.whole.scale.array()
-        for count in GIVEN:
-            chances = self._answers(predictor, count)
-            found[str(count)] = {
-                "rmse": rmse(self.truth(), chances @ stars),
-                "nll": nll(chances, self.whole.levels[self.asked]),
+        """Return RMSE and NLL of a model by history size."""
+        scores, values = {}, self.ratings.scale.array()
+        for size in HISTORY_SIZES:
+            probabilities = self._predict(predictor, size)
+            scores[str(size)] = {
+                "rmse": rmse(self.target_values(), probabilities @ values),
+                "nll": nll(probabilities, self.ratings.levels[self.targets]),
             }
-        return found
+        return scores
 
-    def _answers(self, predictor: Predictor, count: int) -> FloatArray:
-        ids, values = self.whole.item_ids, self.whole.values
+    def _predict(self, predictor: Predictor, size: int) -> FloatArray:
+        ids, items, values = self.ratings.item_ids, self.ratings.items, self.ratings.values
         histories = {
-            f"new{number}": {
-                int(ids[self.whole.items[place]]): float(values[place]) for place in own[:count]
-            }
-            for number, own in enumerate(self.given)
+            f"new{row}": {int(ids[items[place]]): float(values[place]) for place in places[:size]}
+            for row, places in enumerate(self.histories)
         }
-        names = [f"new{number}" for number in self.whose]
-        wanted = ids[self.whole.items[self.asked]]
-        return predictor.predict(names, wanted, histories=histories).probabilities
+        users = [f"new{row}" for row in self.rows]
+        item_ids = ids[items[self.targets]]
+        return predictor.predict(users, item_ids, histories=histories).probabilities
 
-    def means(self, known: Dataset) -> dict[str, dict[str, float]]:
-        """RMSE of shrunken means: the best pair of five by five settings, for each number."""
-        found = {}
-        for count in GIVEN:
-            tried = [self._means(known, count, a, b) for a in _PULLS for b in _PULLS]
-            found[str(count)] = {"rmse": min(rmse(self.truth(), one) for one in tried)}
-        return found
+    def means(self, train: Dataset) -> dict[str, dict[str, float]]:
+        """Return the RMSE of shrunken means by history size, with the best shrinkages."""
+        scores, values = {}, self.target_values()
+        for size in HISTORY_SIZES:
+            errors = [
+                rmse(values, self._means(train, size, items, users))
+                for items in SHRINKAGE
+                for users in SHRINKAGE
+            ]
+            scores[str(size)] = {"rmse": min(errors)}
+        return scores
 
-    def _means(self, known: Dataset, count: int, items: float, people: float) -> FloatArray:
-        stars, mean = known.scale.array(), float(known.values.mean())
-        counts = known.level_counts("item")
-        offsets = counts @ (stars - mean) / (counts.sum(1) + items)
-        whole, own = self.whole, np.zeros(len(self.given))
-        for number, places in enumerate(self.given):
-            left = whole.values[places[:count]] - mean - offsets[whole.items[places[:count]]]
-            own[number] = left.sum() / (count + people)
-        said = mean + offsets[whole.items[self.asked]] + own[self.whose]
-        return np.asarray(np.clip(said, stars[0], stars[-1]))
+    def _means(
+        self, train: Dataset, size: int, item_shrinkage: float, user_shrinkage: float
+    ) -> FloatArray:
+        values, mean = train.scale.array(), float(train.values.mean())
+        counts = train.level_counts("item")
+        offsets = counts @ (values - mean) / (counts.sum(1) + item_shrinkage)
+        ratings, users = self.ratings, np.zeros(len(self.histories))
+        for row, places in enumerate(self.histories):
+            history = places[:size]
+            residuals = ratings.values[history] - mean - offsets[ratings.items[history]]
+            users[row] = residuals.sum() / (size + user_shrinkage)
+        predictions = mean + offsets[ratings.items[self.targets]] + users[self.rows]
+        return np.asarray(np.clip(predictions, values[0], values[-1]))
 
 
-_PULLS = (2.0, 5.0, 10.0, 20.0, 40.0)
-
-
-def cut(parts: Split, share: float) -> tuple[Split, HeldOut]:
-    """The split without those held out; of a share of all people others are, and test is empty."""
-    seed, users = int(share < 1), parts.train.n_users
+def hold_out(parts: Split, fraction: float) -> tuple[Split, HeldOut]:
+    """Return the split without held-out users; for a fraction of the users the test is empty."""
+    seed, n_users = int(fraction < 1), parts.train.n_users
     random = np.random.default_rng((seed, 0))
-    whole = parts.train.concat(parts.valid).concat(parts.test)
-    counts = np.bincount(whole.users, minlength=users)
-    held = np.sort(random.permutation(np.flatnonzero(counts >= LEAST))[:PEOPLE])
-    kept = random.random(users) < share
-    kept[held] = False
-    mine: dict[str, Any] = {
-        name: part.select(kept[part.users]) for name, part in parts.parts().items()
-    }
-    if share < 1:
-        mine["test"] = mine["test"].select(np.zeros(len(mine["test"]), bool))
-    of_held = whole.select(np.isin(whole.users, held))
-    train, valid, test = (mine[name] for name in ("train", "valid", "test"))
-    return replace(parts, train=train, valid=valid, test=test), HeldOut(of_held, held, seed)
+    ratings = parts.train.concat(parts.valid).concat(parts.test)
+    counts = np.bincount(ratings.users, minlength=n_users)
+    candidates = random.permutation(np.flatnonzero(counts >= MIN_RATINGS))
+    held_out = np.sort(candidates[:N_HELD_OUT])
+    is_used = random.random(n_users) < fraction
+    is_used[held_out] = False
+    train, valid, test = (
+        part.select(is_used[part.users]) for part in (parts.train, parts.valid, parts.test)
+    )
+    if fraction < 1:
+        test = test.select(np.zeros(len(test), bool))
+    held_out_ratings = ratings.select(np.isin(ratings.users, held_out))
+    remaining = replace(parts, train=train, valid=valid, test=test)
+    return remaining, HeldOut(held_out_ratings, held_out, seed)
 
 
 def main() -> None:
@@ -141,34 +143,34 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[], help="key=value of training or model")
-    given = parser.parse_args()
-    plan = tomllib.loads(PLAN.read_text(encoding="utf-8"))[given.name]
-    for text in given.set:
+    options = parser.parse_args()
+    plan = tomllib.loads(PLAN.read_text(encoding="utf-8"))[options.name]
+    for text in options.set:
         key, value = text.split("=", 1)
         plan["model" if key in plan["model"] else "training"][key] = json.loads(value)
-    parts, held = cut(load_split("netflix", "paper:1"), given.share)
-    made_by, began, busy = commit(), time.perf_counter(), time.process_time()
+    parts, held_out = hold_out(load_split("netflix", "paper:1"), options.share)
+    code, began, cpu_began = commit(), time.perf_counter(), time.process_time()
     trained = train(
         parts,
         plan_side("user", plan["model"], TrainingConfig.from_dict(plan["training"])),
-        RunOptions(n_threads=given.threads, callbacks=[ProgressCallback()]),
+        RunOptions(n_threads=options.threads, callbacks=[ProgressCallback()]),
     )
-    facts = trained.model.metadata
+    metadata = trained.model.metadata
     record: dict[str, Any] = {
-        "name": given.name,
+        "name": options.name,
         **plan,
-        "commit": made_by,
+        "commit": code,
         "seconds": round(time.perf_counter() - began),
-        "cpu_seconds": round(time.process_time() - busy),
-        "threads": given.threads,
-        "valid": facts["valid"],
-        "epochs": facts["epochs"],
-        "best_epoch": facts["best_epoch"],
-        "held_out": held.scores(Predictor(trained.model)),
-        "means": held.means(parts.train),
-        "asked": len(held.asked),
+        "cpu_seconds": round(time.process_time() - cpu_began),
+        "threads": options.threads,
+        "valid": metadata["valid"],
+        "epochs": metadata["epochs"],
+        "best_epoch": metadata["best_epoch"],
+        "held_out": held_out.scores(Predictor(trained.model)),
+        "means": held_out.means(parts.train),
+        "asked": len(held_out.targets),
     }
-    if given.share == 1:
+    if options.share == 1:
         record["test"] = evaluate(trained.model, parts.test).as_dict()
         record["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         ResultsFile(RESULTS / "netflix_people.jsonl", ("name",)).add(record)
