@@ -189,7 +189,7 @@ def select_by_validation(
 
 
 def import_library(module: str, package: str, model: str) -> Any:
-    """Import a module, or raise a MissingDependencyError that says how to install it."""
+    """Import a module, or raise a MissingDependencyError with the install command."""
     try:
         # Warnings that libraries issue while they are imported do not concern the user.
         with warnings.catch_warnings(), _pkg_resources():

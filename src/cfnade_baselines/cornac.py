@@ -111,9 +111,9 @@ class PMF(FactorModel):
             low, high = self.bounds_
             scores = low + (high - low) / (1.0 + np.exp(-scores))
         has_user, has_item = self.has_factors_
-        known = (users >= 0) & (items >= 0) & has_user[users] & has_item[items]
+        is_known = (users >= 0) & (items >= 0) & has_user[users] & has_item[items]
         low, high = self.range_
-        return np.clip(np.where(known, scores, self.rating_mean_), low, high)
+        return np.clip(np.where(is_known, scores, self.rating_mean_), low, high)
 
 
 def _fit_cornac(

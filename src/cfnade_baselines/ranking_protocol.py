@@ -162,11 +162,11 @@ def _training_rows(ratings: Dataset, threshold: float | None) -> csr_matrix:
 def _query(
     train: Dataset, test: Dataset, fold_in: Dataset, threshold: float | None
 ) -> RankingQuery:
-    known = train.concat(fold_in)
-    histories, held_out = interactions(known, threshold), interactions(test, threshold)
+    seen = train.concat(fold_in)
+    histories, held_out = interactions(seen, threshold), interactions(test, threshold)
     has_fold_in = len(fold_in) > 0
     trained_items = interactions(train, threshold) if has_fold_in else rated_items(train)
-    excluded = histories if has_fold_in else rated_items(known)
+    excluded = histories if has_fold_in else rated_items(seen)
     users = np.flatnonzero(row_counts(held_out))
     return RankingQuery(
         users,

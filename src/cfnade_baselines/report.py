@@ -142,7 +142,7 @@ def _loss(row: Summary, column: str) -> float:
 
 
 def require_matplotlib() -> Any:
-    """Return matplotlib's Figure, or raise an error that says how to install it."""
+    """Return matplotlib's Figure, or raise an error with the install command."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

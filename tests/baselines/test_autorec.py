@@ -11,7 +11,6 @@ from torch import Tensor
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.exceptions import ModelError
 from cfnade_baselines.autorec import AutoRec, AutoRecNet, gradients, hidden_states
 from cfnade_baselines.row_model import gather_ratings
 
@@ -139,23 +138,3 @@ def test_what_nobody_rated_gets_means(made: Dataset) -> None:
     for own in (rest.users == 0, rest.items == 0):
         expected.insert(0, (rest.values[own].sum() + mean) / (own.sum() + 1))
     np.testing.assert_allclose(stars, expected, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"side": "row"}, r"side \(='row'\) must be one of user, item"),
-        ({"hidden": 1.5}, r"hidden \(=1.5\) must be a whole number of at least 1"),
-        ({"regularization": -1}, r"regularization \(=-1\) must be a number of at least 0"),
-        ({"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
-        ({"center": "yes"}, r"center \(='yes'\) must be true or false"),
-    ],
-)
-def test_bad_options_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        AutoRec(**option)
-
-
-def test_there_is_nothing_to_learn_from_nothing(made: Dataset) -> None:
-    with pytest.raises(ModelError, match="no ratings to learn from; give at least one"):
-        AutoRec().fit(nothing(made), nothing(made))

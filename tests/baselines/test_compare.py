@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -366,3 +367,42 @@ def test_without_matplotlib_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModelError, match=r"pip install 'cfnade\[plot\]'"):
         draw(summarize(OUTCOMES), tmp_path / "p.svg", "title")
+
+
+# -- the results file ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> ResultsFile:
+    return ResultsFile(tmp_path / "new" / "table.jsonl")
+
+
+def test_a_record_replaces_the_one_with_its_key(results: ResultsFile) -> None:
+    key = {"name": "b", "split": "u1", "seed": 0}
+    assert results.find(key) is None
+    results.add(key | {"rmse": 0.9})
+    results.add({"name": "a", "split": "u1", "seed": 10})
+    results.add({"name": "a", "split": "u1", "seed": 9})
+    results.add(key | {"rmse": 0.8})
+    assert results.find(key) == key | {"rmse": 0.8}
+    assert [(r["name"], r["seed"]) for r in results.records()] == [("a", 9), ("a", 10), ("b", 0)]
+
+
+def test_key_fields_may_be_tables_in_any_order(tmp_path: Path) -> None:
+    results = ResultsFile(tmp_path / "table.jsonl", ("name", "options"))
+    results.add({"name": "a", "options": {"x": 1, "y": 2}})
+    assert results.find({"name": "a", "options": {"y": 2, "x": 1}}) is not None
+    assert results.find({"name": "a", "options": {"x": 1}}) is None
+
+
+def test_writers_at_the_same_time_lose_nothing(results: ResultsFile) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: results.add({"name": "a", "seed": seed}), range(40)))
+    assert [record["seed"] for record in results.records()] == list(range(40))
+
+
+def test_a_line_that_is_no_record_is_named(results: ResultsFile) -> None:
+    results.add({"name": "a"})
+    results.path.write_text(results.path.read_text() + "[1]\n")
+    with pytest.raises(DataError, match=r"table.jsonl, line 2: this is not a record; delete the"):
+        results.records()

@@ -10,7 +10,6 @@ import pytest
 
 from cfnade.data.dataset import Dataset
 from cfnade.data.synthetic import synthetic
-from cfnade.exceptions import ModelError
 from cfnade_baselines.llorma import LLORMA
 
 Array = npt.NDArray[np.float64]
@@ -179,12 +178,3 @@ def test_the_unknown_gets_means(train: Dataset) -> None:
     above = rest.values[rest.items == 0] - mean
     np.testing.assert_allclose(stars[:3], mean)
     np.testing.assert_allclose(stars[3], mean + above.sum() / (len(above) + 5))
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("anchors", 0), ("rank", 1.5), ("bandwidth", 0.0), ("penalty", -1), ("joint_sweeps", -1)],
-)
-def test_impossible_options_are_refused(option: str, value: Any) -> None:
-    with pytest.raises(ModelError, match=rf"{option} \(={value}\) must be"):
-        LLORMA(**{option: value})

@@ -9,7 +9,6 @@ import pytest
 
 from cfnade.data.dataset import Dataset, Ratings
 from cfnade.data.scale import Scale
-from cfnade.exceptions import ModelError
 from cfnade_baselines.factor_model import Means
 
 
@@ -57,16 +56,3 @@ def test_each_kind_of_mean_is_that_mean(ratings: Dataset) -> None:
 def test_predictions_stay_on_the_scale(ratings: Dataset) -> None:
     high = fitted(ratings.select(np.array([0, 0, 0, 1])), item_shrinkage=0, user_shrinkage=0)
     assert high.predict(np.array([0]), np.array([0])) <= 5.0
-
-
-def test_what_cannot_be_is_refused(ratings: Dataset) -> None:
-    with pytest.raises(
-        ModelError, match=r"kind \(='film'\) must be one of global, user, item, both"
-    ):
-        Means(kind="film")  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=r"item_shrinkage \(=-1\) must be a number of at least 0"):
-        Means(item_shrinkage=-1)
-    with pytest.raises(ModelError, match="there are no ratings to learn from"):
-        fitted(ratings.select(np.arange(0)))
-    with pytest.raises(ModelError, match="1 users and 2 items"):
-        fitted(ratings).predict(np.array([0]), np.array([0, 1]))

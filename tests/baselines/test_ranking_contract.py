@@ -1,4 +1,4 @@
-"""What every top-n model must do, whichever library fits it."""
+"""The contract of top-n models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ TRAIN = synthetic_interactions(240, 1)[0]
 HISTORIES, HELD_OUT = synthetic_interactions(80, 2)
 STOCHASTIC = ("ials", "implicit-als", "implicit-bpr", "mult-vae", "recvae", "ease+ials", "cfnade")
 
-every = pytest.mark.parametrize("name", RECOMMENDERS)
+every_model = pytest.mark.parametrize("name", RECOMMENDERS)
 
 
 def case(name: str) -> dict[str, dict[str, Any]]:
@@ -43,26 +44,19 @@ Fits = Callable[[str], Recommender]
 
 @pytest.fixture(scope="module")
 def fitted() -> Fits:
-    """Each model fitted once, for all tests that only look at it."""
-    done: dict[str, Recommender] = {}
-
-    def one(name: str) -> Recommender:
-        if name not in done:
-            done[name] = fit(create_recommender(name, **case(name)["base"]))
-        return done[name]
-
-    return one
+    """Fit each model once, for all tests that do not change it."""
+    return cache(lambda name: fit(create_recommender(name, **case(name)["base"])))
 
 
-def value(model: Recommender) -> float:
-    """NDCG@10 of people whom the model has never met."""
+def ndcg(model: Recommender) -> float:
+    """Return the NDCG@10 of new users."""
     users = np.flatnonzero(row_counts(HELD_OUT))
     histories, held_out = HISTORIES[users], HELD_OUT[users]
     query = RankingQuery(users, histories, histories, held_out, np.ones(ITEMS, bool))
     return score_rankings(model.score, query, cutoffs=(10,)).estimates()["ndcg@10"].mean
 
 
-@every
+@every_model
 def test_scores_are_finite_numbers_of_all_items(name: str, fitted: Fits) -> None:
     scores = fitted(name).score(HISTORIES)
     assert scores.shape == (80, ITEMS)
@@ -70,28 +64,27 @@ def test_scores_are_finite_numbers_of_all_items(name: str, fitted: Fits) -> None
     assert np.isfinite(scores).all()
 
 
-@every
-def test_somebody_who_likes_nothing_yet_gets_scores(name: str, fitted: Fits) -> None:
+@every_model
+def test_a_user_without_interactions_gets_scores(name: str, fitted: Fits) -> None:
     assert np.isfinite(fitted(name).score(interactions_of(np.zeros((2, ITEMS))))).all()
 
 
-@every
-def test_nobody_is_no_answer(name: str, fitted: Fits) -> None:
+@every_model
+def test_no_users_give_no_scores(name: str, fitted: Fits) -> None:
     assert fitted(name).score(interactions_of(np.zeros((0, ITEMS)))).shape == (0, ITEMS)
 
 
-@every
-def test_company_does_not_matter(name: str, fitted: Fits) -> None:
-    """People are answered by what they like, in whichever order they come."""
-    together = fitted(name).score(HISTORIES)
-    back = fitted(name).score(HISTORIES[np.arange(80)[::-1]])
-    np.testing.assert_allclose(back[::-1], together, rtol=2e-4, atol=2e-4)
-    alone = fitted(name).score(HISTORIES[np.array([3])])
-    np.testing.assert_allclose(alone[0], together[3], rtol=2e-4, atol=2e-4)
+@every_model
+def test_scores_do_not_depend_on_other_users(name: str, fitted: Fits) -> None:
+    batch = fitted(name).score(HISTORIES)
+    reverse = fitted(name).score(HISTORIES[np.arange(80)[::-1]])
+    np.testing.assert_allclose(reverse[::-1], batch, rtol=2e-4, atol=2e-4)
+    single = fitted(name).score(HISTORIES[np.array([3])])
+    np.testing.assert_allclose(single[0], batch[3], rtol=2e-4, atol=2e-4)
 
 
-@every
-def test_it_is_better_than_popularity(name: str, fitted: Fits) -> None:
+@every_model
+def test_a_model_is_better_than_popularity(name: str, fitted: Fits) -> None:
     if name == "popularity":
         shuffled = np.random.default_rng(0).random((1, ITEMS)).astype(np.float32)
 
@@ -101,12 +94,12 @@ def test_it_is_better_than_popularity(name: str, fitted: Fits) -> None:
             def score(self, interactions: Any) -> Any:
                 return np.tile(shuffled, (interactions.shape[0], 1))
 
-        assert value(fitted(name)) > value(Random()) + 0.05
+        assert ndcg(fitted(name)) > ndcg(Random()) + 0.05
     else:
-        assert value(fitted(name)) > value(fitted("popularity")) + 0.05
+        assert ndcg(fitted(name)) > ndcg(fitted("popularity")) + 0.05
 
 
-@every
+@every_model
 def test_the_same_seed_gives_the_same_bits(name: str, fitted: Fits) -> None:
     first = fitted(name).score(HISTORIES).tobytes()
     model = create_recommender(name, **case(name)["base"])
@@ -114,7 +107,7 @@ def test_the_same_seed_gives_the_same_bits(name: str, fitted: Fits) -> None:
     assert (fit(model, seed=2).score(HISTORIES).tobytes() != first) == (name in STOCHASTIC)
 
 
-@every
+@every_model
 def test_every_option_changes_the_result(name: str, fitted: Fits) -> None:
     options = case(name)
     fields = {
@@ -123,14 +116,14 @@ def test_every_option_changes_the_result(name: str, fitted: Fits) -> None:
     assert set(options["changed"]) == fields, (
         "cases/ranking.toml must name every option, and no other"
     )
-    usual = fitted(name).score(HISTORIES).tobytes()
+    reference = fitted(name).score(HISTORIES).tobytes()
     for option, changed in options["changed"].items():
         model = fit(create_recommender(name, **options["base"] | {option: changed}))
-        assert model.score(HISTORIES).tobytes() != usual, f"{option}={changed!r} changes nothing"
+        assert model.score(HISTORIES).tobytes() != reference, f"{option}={changed!r} has no effect"
 
 
-@every
-def test_wrong_options_and_no_likes_are_refused(name: str) -> None:
+@every_model
+def test_wrong_options_and_empty_data_are_refused(name: str) -> None:
     with pytest.raises(ModelError, match="colour"):
         create_recommender(name, colour="red")
     for option in case(name)["changed"]:
@@ -140,7 +133,7 @@ def test_wrong_options_and_no_likes_are_refused(name: str) -> None:
         create_recommender(name).fit(interactions_of(np.zeros((3, 4))))
 
 
-def test_all_classes_are_there_and_named_as_registered() -> None:
+def test_classes_are_named_as_registered() -> None:
     assert [baseline_class(name, "ranking").name for name in RECOMMENDERS] == list(RECOMMENDERS)
 
 
@@ -149,10 +142,10 @@ def test_an_unknown_model_is_refused_with_a_hint() -> None:
         baseline_class("eas", "ranking")
 
 
-def test_looking_at_the_registry_imports_no_library() -> None:
+def test_the_registry_imports_no_library() -> None:
     code = (
         "import sys, cfnade_baselines.registry as r; r.preset_names('ranking'); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    strange = {"torch", "numba", "scipy", "cornac", "irspack", "implicit"}
-    assert not strange & set(done.stdout.split())
+    libraries = {"torch", "numba", "scipy", "cornac", "irspack", "implicit"}
+    assert not libraries & set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""The parameters against sums over all its states."""
+"""RBM parameters against sums over all states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch.nn.functional import softplus
 
 from cfnade.data.csr import CsrRows
 from cfnade.data.synthetic import synthetic
-from cfnade.exceptions import ModelError
 from cfnade_baselines.rbm import RBM, RBMParameters, RBMTrainer
 from cfnade_baselines.row_model import RatedColumns, gather_ratings
 
@@ -219,18 +218,3 @@ def test_what_nobody_rated_gets_frequencies() -> None:
         counts = np.bincount(rest.levels[own], minlength=5)
         expected = (counts + share) / (counts.sum() + 1)
         np.testing.assert_allclose(chances[cell], expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"side": "row"}, r"side \(='row'\) must be one of user, item"),
-        ({"hidden": 0}, r"hidden \(=0\) must be a whole number of at least 1"),
-        ({"momentum": 1.0}, r"momentum \(=1.0\) must be a number of at least 0 and below 1"),
-        ({"learning_rate": 0}, r"learning_rate \(=0\) must be a number above 0"),
-        ({"exact": 1}, r"exact \(=1\) must be true or false"),
-    ],
-)
-def test_bad_options_are_refused(option: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        RBM(**option)
