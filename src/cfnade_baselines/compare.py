@@ -200,7 +200,7 @@ class ResultsFile:
     def find(self, record: Record) -> Record | None:
         """Return the record with the same key, or None."""
         key = self.key(record)
-        return next((found for found in self.records() if self.key(found) == key), None)
+        return next((old for old in self.records() if self.key(old) == key), None)
 
     def add(self, record: Record) -> None:
         """Write a record, in place of one with the same key; other processes may write, too."""

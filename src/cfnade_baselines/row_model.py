@@ -1,6 +1,6 @@
 """Models that learn from rows of ratings: batches, training, fallback for rows without ratings.
 
-A row has the ratings of a user or of an item; `side` of the model says which.
+A row has the ratings of a user or of an item, by the option `side` of the model.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class LevelFrequencies:
 
     @staticmethod
     def count(train: Dataset, side: Axis) -> LevelFrequencies:
-        """Count the training ratings; `side` says whether rows are users or items."""
+        """Count the training ratings; `side` is the axis of the rows."""
         counts = train.level_counts(side), train.level_counts(OTHER_AXIS[side])
         return LevelFrequencies(side, *counts, train.scale.array())
 
