@@ -139,13 +139,19 @@ def test_groups_of_options_are_the_fields_of_option_classes() -> None:
     assert set(TrainingArguments.__annotations__) <= {*TrainingConfig.__dataclass_fields__}
 
 
-def test_options_of_data_are_for_train_and_data_only() -> None:
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("--separator", {"train", "data info", "data convert", "data shard"}),
+        ("--metric", {"train"}),  # several processes search no interaction model
+    ],
+)
+def test_options_are_only_where_they_have_an_effect(option: str, expected: set[str]) -> None:
     commands = {
         command
         for command, parameter in parameters(typer.main.get_command(app))
-        if "--separator" in parameter.opts
+        if option in parameter.opts
     }
-    expected = {"train", "data info", "data convert", "data shard"}
     assert commands == {f"cfnade {name}" for name in expected}
 
 

@@ -122,6 +122,10 @@ def test_new_people_and_items_are_of_the_model_after_one_refresh(
     kind: str, place: str, tmp_path: Path
 ) -> None:
     model = model_at(tmp_path / kind, kind)
+    if kind == "lists":  # trained with metric="recall", k=5
+        fitted = checkpoint.load(model)
+        tuning = {"plan": {"metric": {"metric": "recall", "k": 5}}}
+        checkpoint.save(replace(fitted, metadata=fitted.metadata | {"lists": tuning}), model)
     come(place)
     done = refresh(model, place, tolerance=1.0, n_threads=1)
     assert (done.published, done.n_new_users, done.n_new_items) == (True, NEW_PEOPLE, 1)
@@ -135,6 +139,8 @@ def test_new_people_and_items_are_of_the_model_after_one_refresh(
     listed = fresh.recommend(["n0"], n=41, min_ratings=0)["item"].to_list()
     assert "new" in listed
     assert (fresh.fitted_.interaction_model is not None) == (kind == "lists")
+    if kind == "lists":
+        assert fresh.fitted_.metadata["lists"]["metric"] == "recall@5"
     again = refresh(model, place, n_threads=1)
     assert (again.published, again.reason) == (
         False,

@@ -163,8 +163,6 @@ class RunArguments(ArchitectureArguments, TrainingArguments, total=False):
             "--learn-interactions/--no-learn-interactions", "Also model which items users choose."
         ),
     ]
-    metric: Annotated[str | None, _model("NAME", "Tune interactions for ndcg or recall.")]
-    k: Annotated[int | None, _model("N", "Top items that --metric looks at.  [default: 20]")]
     n_seeds: Annotated[int | None, _train("N", "Average N models of successive seeds.")]
     init_model: Annotated[Path | None, _train("MODEL", "Start from the weights of a model.")]
     n_threads: Annotated[int | None, _train("N", "CPU threads.", min=1)]

@@ -41,6 +41,8 @@ class _OneProcessArguments(TypedDict, total=False):
     time_budget: Annotated[
         float | None, _model("MINUTES", "Time for side auto.  [default: up to 40 s]")
     ]
+    metric: Annotated[str | None, _model("NAME", "Tune interactions for ndcg or recall.")]
+    k: Annotated[int | None, _model("N", "Top items that --metric looks at.  [default: 20]")]
     use_timestamps: Annotated[
         bool | None, _model("--use-timestamps", "Model effects of time; needs side both.")
     ]

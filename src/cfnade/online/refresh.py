@@ -303,10 +303,11 @@ def common_targets(split: Split, fitted: FittedModel) -> Dataset:
 def _continue_training(
     fitted: FittedModel, split: Split, epochs: int, n_threads: int | None, log: Log
 ) -> FittedModel:
-    plan = replace(
-        _continuation(fitted, epochs),
-        implicit=None if fitted.interaction_model is None else implicit_plan(split.train),
-    )
+    plan = _continuation(fitted, epochs)
+    if fitted.interaction_model is not None:
+        plan = replace(plan, implicit=implicit_plan(split.train))
+        tuning = fitted.metadata.get("lists", {}).get("plan", {})
+        plan = plan.with_metric(**tuning.get("metric", {}))
     options = RunOptions(n_threads=n_threads, init_model=fitted, callbacks=[MessageCallback(log)])
     result = train(split, plan, options)
     if result.diverged is not None:

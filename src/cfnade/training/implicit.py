@@ -42,7 +42,7 @@ from cfnade.implicit.repeats import fit_repeats
 from cfnade.implicit.rows import InteractionRows
 from cfnade.implicit.search import ComponentSearch, Trial, fit_trial, trial_seconds
 from cfnade.implicit.sharpness import Observed, Sharpness, fit_sharpness, shorten
-from cfnade.implicit.validation import MetricName, Question, RankingMetric
+from cfnade.implicit.validation import Question, RankingMetric
 from cfnade.kernels.blending import add_standardized
 from cfnade.kernels.threads import single_torch_thread, thread_count
 from cfnade.training.callbacks import Callback, Stage
@@ -82,16 +82,11 @@ class ImplicitPlan:
 
 
 def implicit_plan(
-    data: Dataset,
-    *,
-    seed: int = 0,
-    time_budget: float | None = None,
-    metric: MetricName = "ndcg",
-    k: int = 20,
+    data: Dataset, *, seed: int = 0, time_budget: float | None = None
 ) -> ImplicitPlan:
-    """Return the plan for a data set; the budget is in minutes, the metric looks at k items."""
+    """Return the plan for a data set; the budget is in minutes."""
     seconds = default_seconds(len(data)) if time_budget is None else 60 * time_budget
-    return ImplicitPlan(seconds=seconds, metric=RankingMetric(metric=metric, k=k), seed=seed)
+    return ImplicitPlan(seconds=seconds, seed=seed)
 
 
 def interaction_stage(plan: ImplicitPlan) -> Stage:

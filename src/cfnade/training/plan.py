@@ -106,7 +106,7 @@ class TrainingPlan:
     implicit: ImplicitPlan | None = None
     """How the interaction model is trained; None: there is none."""
 
-    def with_metric(self, metric: Any, k: int) -> TrainingPlan:
+    def with_metric(self, metric: Any = "ndcg", k: int = 20) -> TrainingPlan:
         """Return the plan with another metric that selects the interaction model."""
         ranking_metric = RankingMetric(metric=metric, k=k)
         if self.implicit is None:
