@@ -24,7 +24,7 @@ CASES = [
         "no such option: --epoch (Possible options: --epochs)",
         2,
     ),
-    ("trian {csv}", "no such command 'trian'. Did you mean 'train'?; see cfnade --help", 2),
+    ("trian {csv}", "no such command 'trian'. Did you mean 'train'? See cfnade --help", 2),
     ("nonsense", "no such command 'nonsense'; see cfnade --help", 2),
     ("data nonsense", "no such command 'nonsense'; see cfnade data --help", 2),
     ("--nonsense", "no such option: --nonsense", 2),

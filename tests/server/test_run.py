@@ -199,7 +199,7 @@ def test_a_folder_that_is_no_model_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     missing = failing(monkeypatch, capsys, tmp_path / "none", "--port", "0")
-    assert "is no folder; give the folder of a saved model" in missing
+    assert "is not a folder; give the folder of a saved model" in missing
     assert "holds no model.json" in failing(monkeypatch, capsys, tmp_path, "--port", "0")
 
 
@@ -252,7 +252,7 @@ def test_a_missing_store_is_created_on_first_use(
     missing = failing(
         monkeypatch, capsys, tmp_path / "none", "--port", "0", "--store", tmp_path / "other.db"
     )
-    assert "is no folder" in missing
+    assert "is not a folder" in missing
     assert not (tmp_path / "other.db").exists()
 
 

@@ -131,7 +131,7 @@ def fault(path: Path, reason: str) -> CheckpointError:
 
 def _parse(path: Path) -> dict[str, Any]:
     if not path.parent.is_dir():
-        raise fault(path.parent, "is no folder; give the folder of a saved model")
+        raise fault(path.parent, "is not a folder; give the folder of a saved model")
     if not path.is_file():
         raise fault(path.parent, f"is no saved model: it holds no {path.name}")
     try:

@@ -64,7 +64,8 @@ def _usage_message(error: Any) -> str:
         reason = error.message.removeprefix("Value error, ").partition(", unable to parse")[0]
         message = f"{name}: {reason.replace('Input should be', 'must be').rstrip('.')}"
     path = error.ctx.command_path if error.ctx else "cfnade"
-    return f"{message[0].lower()}{message[1:]}; see {path} --help"
+    joint = " See" if message.endswith("?") else "; see"
+    return f"{message[0].lower()}{message[1:]}{joint} {path} --help"
 
 
 def _device_error(error: RuntimeError) -> str:

@@ -55,7 +55,7 @@ def write_web(predictor: Predictor, folder: Path, *, item_name: str | None = Non
         item_name: What an item is, such as film.
     """
     if folder.exists() and not folder.is_dir():
-        raise PredictionError(f"{folder}: is no folder; give one to write the page into")
+        raise PredictionError(f"{folder}: is not a folder; give one to write the page into")
     weights = _Weights()
     description = _describe(predictor, weights) | {"item_name": item_name}
     contents = _page_files()
