@@ -259,12 +259,12 @@ def test_foreign_tables_are_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_paths_without_a_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         load(tmp_path / "nothing")
     with pytest.raises(CheckpointError, match=r"holds no model\.json"):
         load(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         load(tmp_path / "file")
     with pytest.raises(CheckpointError, match="could not be saved"):
         save(make(), tmp_path / "file")

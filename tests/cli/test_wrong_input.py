@@ -166,7 +166,7 @@ CASES = [
     ("explain {user} 20 --user 4444", "give --history for a new user", 1),
     # export, tune
     ("export onnx {user} x", "must end in .onnx", 1),
-    ("export site {user} {csv}", "is no folder", 1),
+    ("export site {user} {csv}", "is not a folder", 1),
     (
         "export recommendations {user} nowhere/out.csv",
         "there is no folder nowhere; create it first",
