@@ -46,7 +46,7 @@ def print_scores(scores: RatingScores, description: str) -> None:
     """Print the accuracy of predictions, also by the number of known ratings."""
     print(f"{count_of(scores.n, 'rating')}: {printable(description)}\n")
     metrics = {
-        "RMSE": (None, scores.rmse),
+        "RMSE": (scores.rmse, scores.rmse),  # calibration keeps means
         "MAE (of the median)": (None, scores.mae_of_medians),
         "NLL (nats)": (scores.nll_raw, scores.nll),
         "calibration error": (scores.calibration_error_raw, scores.calibration_error),
@@ -73,7 +73,7 @@ def print_scores(scores: RatingScores, description: str) -> None:
 
 
 def _score(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _bucket(bucket: Bucket) -> tuple[str, str]:
