@@ -158,21 +158,23 @@ def fit_weights(
 
     Members that cannot predict for new users get no weight for them, if others can.
     """
-    G, stars = max(groups) + 1, valid.scale.array()
+    G, values = max(groups) + 1, valid.scale.array()
     prior = np.ones(G)
     prior[list(groups)] = 1.0 if priors is None else priors
-    known = _GroupMeans({n: one.known for n, one in enumerate(predictions)}, groups, stars, prior)
-    short = {n: one.new for n, one in enumerate(predictions) if one.new is not None}
-    folding_in = np.isin(np.arange(G), [groups[n] for n in short])
+    known = _GroupMeans(
+        {n: member.known for n, member in enumerate(predictions)}, groups, values, prior
+    )
+    few_ratings = {n: member.new for n, member in enumerate(predictions) if member.new is not None}
+    folding_in = np.isin(np.arange(G), [groups[n] for n in few_ratings])
     new = known
-    if folding_in.any() and all(len(one.levels) for one in short.values()):
-        new = _GroupMeans(short, groups, stars, prior)
+    if folding_in.any() and all(len(member.levels) for member in few_ratings.values()):
+        new = _GroupMeans(few_ratings, groups, values, prior)
     if not folding_in.any():
         folding_in[:] = True
     weights = known.weights(np.ones(G, bool)), new.weights(folding_in)
     if prune:
-        kept = (weights[0] >= MIN_WEIGHT) | (weights[1] >= MIN_WEIGHT)
-        weights = known.weights(kept), new.weights(kept & folding_in)
+        used = (weights[0] >= MIN_WEIGHT) | (weights[1] >= MIN_WEIGHT)
+        weights = known.weights(used), new.weights(used & folding_in)
     return _member_weights(groups, *weights)
 
 
@@ -192,22 +194,22 @@ def select_stages(
     columns: list[list[float]] = [[], []]
     lowest = [np.inf, np.inf]
     for last in sorted(set(stages)):
-        some = [n for n, stage in enumerate(stages) if stage <= last]
-        numbers = sorted({groups[n] for n in some})
+        included = [n for n, stage in enumerate(stages) if stage <= last]
+        numbers = sorted({groups[n] for n in included})
         weights = fit_weights(
-            [predictions[n] for n in some],
-            [numbers.index(groups[n]) for n in some],
+            [predictions[n] for n in included],
+            [numbers.index(groups[n]) for n in included],
             valid,
-            [priors[n] for n in some],
+            [priors[n] for n in included],
             prune=True,
         )
-        ensemble = mix_predictions([predictions[n] for n in some], weights)
+        ensemble = mix_predictions([predictions[n] for n in included], weights)
         for column, mixed in enumerate((ensemble.known, ensemble.new or ensemble.known)):
             error = _squared_error(mixed, valid)
             if not columns[column] or error < (1 - MIN_GAIN) * lowest[column]:
                 lowest[column] = error
                 columns[column] = [0.0] * len(predictions)
-                for n, pair in zip(some, weights, strict=True):
+                for n, pair in zip(included, weights, strict=True):
                     columns[column][n] = pair[column]
     return tuple(zip(*columns, strict=True))
 
@@ -216,18 +218,18 @@ def _squared_error(predictions: Predictions, valid: Dataset) -> float:
     """Return the mean squared error of expected ratings; 0 without any."""
     if not len(predictions.levels):
         return 0.0
-    stars = valid.scale.array()
-    return float(np.square(predictions.probabilities @ stars - stars[predictions.levels]).mean())
+    values = valid.scale.array()
+    return float(np.square(predictions.probabilities @ values - values[predictions.levels]).mean())
 
 
 def member_groups(plans: Sequence[MemberPlan]) -> list[int]:
     """Return group numbers from 0: plans that differ in their seeds alone have the same."""
-    alike = [replace(one, training=replace(one.training, seed=0), stage=0) for one in plans]
+    seedless = [replace(plan, training=replace(plan.training, seed=0), stage=0) for plan in plans]
     groups: list[MemberPlan] = []
-    for plan in alike:
+    for plan in seedless:
         if plan not in groups:
             groups.append(plan)
-    return [groups.index(plan) for plan in alike]
+    return [groups.index(plan) for plan in seedless]
 
 
 def equal_weights(groups: Sequence[int]) -> Weights:
@@ -251,16 +253,18 @@ class _GroupMeans:
         self,
         predictions: Mapping[int, Predictions],
         groups: Sequence[int],
-        stars: FloatArray,
+        values: FloatArray,
         prior: FloatArray,
     ) -> None:
         self._prior = prior  # (G,)
         first = next(iter(predictions.values()))
-        self._truth = stars[first.levels]  # (n,)
+        self._truth = values[first.levels]  # (n,)
         self._means = np.zeros((len(self._truth), max(groups) + 1))  # 0 without predictions
         for group in {groups[n] for n in predictions}:
             means = [
-                one.probabilities @ stars for n, one in predictions.items() if groups[n] == group
+                member.probabilities @ values
+                for n, member in predictions.items()
+                if groups[n] == group
             ]
             self._means[:, group] = np.mean(means, axis=0)
 
@@ -313,8 +317,8 @@ def member_scores(
     valid: Dataset,
 ) -> list[dict[str, Any]]:
     """Return side, validation RMSE, weights and time of every member, also of those left out."""
-    stars = valid.scale.array()
-    errors = [rmse(valid.values, one.known.probabilities @ stars) for one in predictions]
+    values = valid.scale.array()
+    errors = [rmse(valid.values, member.known.probabilities @ values) for member in predictions]
     return [
         {
             "side": member.plan.label,
